@@ -1,0 +1,1 @@
+//! A resident compute kernel on Vulkan.
