@@ -3,12 +3,13 @@
 # distribution's signed SHA256 sums and unpacked under target/drivers. Nothing outside that folder changes, and no
 # rights are needed.
 #
-# Usage: scripts/setup.sh [SET]...
+# Usage: scripts/setup.sh [SET]... | --supported
 #   tools        loader, validation layers, spirv-val, glslangValidator
 #   swiftshader  the driver inside Debian's chromium-common
 #   mesa         lavapipe of Mesa 25, from the backports suite
 #   mesa-stock   lavapipe of Mesa 22.3
-#   Without SET: all. What is there already is left alone.
+#   Without SET: all. What is there already is left alone. --supported only says by its exit status, 0 or 3, whether
+#   this system can have them.
 #
 # ABIDE_DRIVERS_DIR  where the sets live instead of target/drivers, so that several checkouts can share them
 #
@@ -40,6 +41,13 @@ declare -A library=(
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$2"; exit "$1"; }
+
+supported() {
+  local system
+  # shellcheck disable=SC1091
+  system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_CODENAME:-}") || true
+  [ "$system $(uname -m)" = 'debian bookworm x86_64' ] && command -v apt-get dpkg-deb >/dev/null
+}
 
 is_there() { [ "$(cat "$drivers/$1/.recipe" 2>/dev/null)" = "${packages[$1]}" ]; }
 
@@ -82,9 +90,9 @@ Dir::Etc::Preferences "/dev/null";
 Dir::Etc::PreferencesParts "/dev/null";
 APT::Sandbox::User "root";
 Acquire::Languages "none";
-Acquire::Retries "2";
-Acquire::http::Timeout "20";
-Acquire::https::Timeout "20";
+Acquire::Retries "1";
+Acquire::http::Timeout "10";
+Acquire::https::Timeout "10";
 #clear APT::Default-Release;
 #clear APT::Update::Pre-Invoke;
 #clear APT::Update::Post-Invoke;
@@ -97,20 +105,20 @@ apt_get() { # SUITES ARGUMENT...
   timeout --foreground -k 5 300 apt-get -qq -c "$work/$1.conf" "${@:2}"
 }
 
-update() { # SUITES: fetches the lists of packages, once
-  [ ! -e "$work/$1.updated" ] || return 0
-  apt_get "$1" --error-on=any update && touch "$work/$1.updated"
+update() { # SUITES: fetches the lists of packages
+  apt_get "$1" --error-on=any update && return
+  say "the package lists ($1) cannot be fetched: see apt's message above. Check the network, the proxy and the mirror" \
+    "in /etc/apt, and run this again."
+  return 1
 }
 
 fetch() { # SET: downloads its packages, checks them, unpacks them
   local set=$1 new=$work/$1 suites=main deb started=$SECONDS
   local -a names
   read -rd '' -a names <<<"${packages[$set]}" || true
-  [ "$set" != mesa ] || suites=backports
-  if ! update $suites; then
-    say "$set: the package lists ($suites) cannot be fetched: see apt's message above. Check the network, the proxy" \
-      "and the mirror in /etc/apt, and run this again."
-    return 1
+  if [ "$set" = mesa ]; then # their end or failure costs this set alone
+    suites=backports
+    update $suites || return 1
   fi
   mkdir -p "$new/debs" "$new/root" && cd "$new/debs" || return 1
   apt_get $suites download --print-uris "${names[@]}" |
@@ -147,6 +155,10 @@ fetch() { # SET: downloads its packages, checks them, unpacks them
 }
 
 [[ $drivers = /* ]] || die 2 "ABIDE_DRIVERS_DIR must be an absolute path: $drivers"
+if [ "${1:-}" = --supported ]; then
+  supported || exit 3
+  exit 0
+fi
 [ $# -gt 0 ] || set -- tools swiftshader mesa mesa-stock
 sets=()
 for set; do
@@ -159,11 +171,7 @@ done
 mapfile -t sets < <(missing "${sets[@]}")
 [ ${#sets[@]} -gt 0 ] || exit 0
 
-# shellcheck disable=SC1091
-system=$(. /etc/os-release 2>/dev/null && echo "${ID:-} ${VERSION_CODENAME:-}") || true
-if [ "$system $(uname -m)" != 'debian bookworm x86_64' ] || ! command -v apt-get dpkg-deb >/dev/null; then
-  die 3 "this is not Debian 12 on x86-64; skipped: ${sets[*]}"
-fi
+supported || die 3 "this is not Debian 12 on x86-64; skipped: ${sets[*]}"
 case $drivers in
   *[:\"]*) die 1 "the path $drivers has a colon or a quotation mark in it, which library search paths cannot hold; move the checkout or set ABIDE_DRIVERS_DIR" ;;
 esac
@@ -182,7 +190,7 @@ trap 'exit 130' INT TERM
 rm -rf "$work"
 mkdir -p "$work"
 say "bringing ${sets[*]} into $drivers"
-prepare_apt || exit 1
+prepare_apt && update main || exit 1
 failed=()
 for set in "${sets[@]}"; do fetch "$set" || failed+=("$set"); done
 [ ${#failed[@]} -eq 0 ] || die 1 "failed: ${failed[*]}"
