@@ -1,1 +1,5 @@
-//! A resident compute kernel on Vulkan.
+//! A resident compute kernel on Vulkan, fed with tasks through memory.
+
+pub mod ir;
+pub mod protocol;
+pub mod spirv;

@@ -1,0 +1,32 @@
+//! The inlet: control words, ring, binding tables and extensions, written by the host and read by the kernel.
+
+use super::{LINE, MAX_LEVELS, binding, slot};
+
+/// Non-zero asks the kernel to leave. A line of its own.
+pub const STOP: u32 = 0;
+/// First slot of each level, then the total as a sentinel: levels + 1 words.
+pub const PRIORITY_OFFSETS: u32 = LINE;
+/// Words before the first slot.
+pub const CONTROL_WORDS: u32 = 4 * LINE;
+
+const _: () = assert!(PRIORITY_OFFSETS + MAX_LEVELS < CONTROL_WORDS);
+
+/// First word of a slot.
+pub const fn slot_at(index: u32) -> u32 {
+    CONTROL_WORDS + index * slot::WORDS
+}
+
+/// First word of the binding tables, behind the ring.
+pub const fn tables_at(slots: u32) -> u32 {
+    slot_at(slots)
+}
+
+/// First word of the extensions, behind the binding tables.
+pub const fn extensions_at(slots: u32, tables: u32) -> u32 {
+    tables_at(slots) + tables * binding::TABLE_WORDS
+}
+
+/// Words of the whole inlet.
+pub const fn words(slots: u32, tables: u32) -> u32 {
+    extensions_at(slots, tables) + slots * slot::EXTENSION_WORDS
+}

@@ -1,0 +1,26 @@
+//! Launch parameters: the kernel's push constants, the same for all workers of a launch.
+
+/// Number of the launch; counts on from 1.
+pub const LAUNCH: u32 = 0;
+/// Passes after which a worker leaves, or 0 for no bound.
+pub const BUDGET: u32 = 1;
+/// Passes without a claim after which a worker leaves, or 0 for never.
+pub const IDLE_LIMIT: u32 = 2;
+/// Slots of the ring.
+pub const SLOTS: u32 = 3;
+/// Binding tables of the inlet.
+pub const TABLES: u32 = 4;
+/// Entries of the completion queue: a power of two.
+pub const ENTRIES: u32 = 5;
+/// Device address of the state buffer, low word.
+pub const STATE_LOW: u32 = 6;
+/// Device address of the state buffer, high word.
+pub const STATE_HIGH: u32 = 7;
+/// Iterations of the canary loop that runs after each handler: 0 where loops are not cut short.
+pub const CANARY: u32 = 8;
+/// The most idle rounds that a worker naps between two passes.
+pub const NAP_LIMIT: u32 = 9;
+/// Words of the parameters.
+pub const WORDS: u32 = 10;
+
+const _: () = assert!(WORDS * 4 <= 128, "Vulkan promises 128 bytes of push constants");

@@ -1,0 +1,44 @@
+//! The outlet: status, taken words and completions, written by the kernel and read by the host.
+
+use super::{LINE, completion, lines};
+
+/// Counts passes of worker 0, so that the host sees that the kernel is alive. A line of its own.
+pub const HEARTBEAT: u32 = 0;
+/// Number of the last launch whose workers have all left, stored by the last of them. A line of its own.
+pub const ENDED: u32 = LINE;
+/// Why that launch ended: one of [`exit`].
+pub const EXIT: u32 = LINE + 1;
+/// Words before the taken words.
+pub const STATUS_WORDS: u32 = 2 * LINE;
+
+/// Why a worker left the kernel.
+pub mod exit {
+    /// The host asked for it, or a SHUTDOWN task did.
+    pub const STOP: u32 = 1;
+    /// Nothing to do for as long as the launch allows.
+    pub const IDLE: u32 = 2;
+    /// The launch's budget of passes is used up.
+    pub const BUDGET: u32 = 3;
+    /// The launch runs one handler a worker (drivers that cut loops short).
+    pub const ONE_TASK: u32 = 4;
+}
+
+/// Taken word of a slot: the generation whose payload its claimer has copied; the slot is free for the next.
+pub const fn taken_at(index: u32) -> u32 {
+    STATUS_WORDS + index
+}
+
+/// Direct completion of a slot: a hint for who waits for one ticket; a later lap may overwrite it.
+pub const fn direct_at(slots: u32, index: u32) -> u32 {
+    STATUS_WORDS + lines(slots) + index * completion::WORDS
+}
+
+/// Entry of the completion queue; `entries` is a power of two and `ticket` counts on.
+pub const fn entry_at(slots: u32, entries: u32, ticket: u32) -> u32 {
+    direct_at(slots, 0) + lines(slots * completion::WORDS) + (ticket & (entries - 1)) * completion::WORDS
+}
+
+/// Words of the whole outlet.
+pub const fn words(slots: u32, entries: u32) -> u32 {
+    entry_at(slots, entries, 0) + entries * completion::WORDS
+}

@@ -1,0 +1,7 @@
+//! IR to SPIR-V through rspirv, and the linker that merges handlers into a kernel.
+//!
+//! Knows nothing of Vulkan objects: words in, words out.
+
+mod lower;
+
+pub use lower::{Interface, LowerError, Lowered, WORKGROUP_SIZE_SPEC_ID, lower};
