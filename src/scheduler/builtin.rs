@@ -1,9 +1,10 @@
 //! The built-in handlers. Each reaches memory only through the task's binding table, within its lengths.
 
+use super::worker::ask_to_leave;
 use super::{Context, Mutation};
 use crate::ir::{AtomicOp, Builder, Order, Place, Scope, Value};
 use crate::protocol::completion::fault;
-use crate::protocol::{binding, launch, opcode, slot, state, task};
+use crate::protocol::{binding, opcode, outlet, slot, task};
 
 /// A buffer of the task's binding table.
 #[derive(Clone, Copy)]
@@ -28,21 +29,13 @@ pub fn run(b: &mut Builder, cx: &Context, code: Value) {
                 |b| {
                     b.when(cx.leader, |b| {
                         let shutdown = b.eq(code, opcode::SHUTDOWN);
-                        b.branch(shutdown, |b| shut_down(b, cx), |b| one_word(b, cx, code));
+                        b.branch(shutdown, |b| ask_to_leave(b, cx, outlet::exit::SHUTDOWN), |b| one_word(b, cx, code));
                     });
                 },
             );
         },
         |b| cx.store_task(b, task::FAULT, fault::NO_HANDLER),
     );
-}
-
-/// Asks all workers of the launch to leave.
-fn shut_down(b: &mut Builder, cx: &Context) {
-    let launch = b.param(launch::LAUNCH);
-    let word = b.at(cx.state, state::SHUTDOWN);
-    // Nothing else rides on this word: the workers only leave when they see it.
-    b.atomic_store(word, launch, Scope::Device, Order::Relaxed);
 }
 
 fn payload(b: &mut Builder, cx: &Context, word: usize) -> Value {

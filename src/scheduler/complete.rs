@@ -41,6 +41,11 @@ pub fn complete(b: &mut Builder, cx: &Context, claim: &Claim) {
     entry(b, cx, index, [result, position, outcome, phase]);
 
     count(b, cx, state::DONE_COUNT);
+}
+
+/// Counts a claim. For the leader alone.
+pub fn count_claim(b: &mut Builder, cx: &Context, claim: &Claim) {
+    count(b, cx, state::CLAIM_COUNT);
     let word = b.add(claim.level, state::LEVEL_COUNTERS);
     count(b, cx, word);
 }

@@ -2,7 +2,7 @@
 
 use super::scan::{NO_CLAIM, prepare, scan};
 use super::{Context, Mutation, builtin, complete, intake};
-use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Scope, Value, Var};
+use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Place, Scope, Value, Var};
 use crate::protocol::completion::fault;
 use crate::protocol::{inlet, launch, opcode, outlet, state, task};
 
@@ -22,13 +22,13 @@ pub fn kernel(levels: u32, mutation: Option<Mutation>) -> Module {
     let canary = b.param(launch::CANARY);
     let stride = b.mul(cx.workers, cx.width);
     let passes = b.var(0u32);
-    let idle = b.var(0u32);
+    let rest = Rest { idle: b.var(0u32), claims: b.var(0u32) };
     let exit = b.var(0u32);
     prepare(b, &cx);
     b.control_barrier(MemoryClasses::SHARED);
     b.repeat(|b| {
         let pass = b.get(passes);
-        let told = listen(b, &cx, pass);
+        let told = listen(b, &cx, pass, &rest);
         // Each pass begins at another worker's part, so that a busy worker strands no slot.
         let turned = b.add(cx.worker, pass);
         let turned = b.rem(turned, cx.workers);
@@ -41,17 +41,19 @@ pub fn kernel(levels: u32, mutation: Option<Mutation>) -> Module {
         b.branch(
             some,
             |b| {
-                b.set(idle, 0u32);
+                b.set(rest.idle, 0u32);
+                b.when(cx.leader, |b| complete::count_claim(b, &cx, &claim));
                 let code = intake::take_in(b, &cx, &claim);
                 run(b, &cx, code, canary, exit);
                 b.when(cx.leader, |b| complete::complete(b, &cx, &claim));
             },
-            |b| rest(b, &cx, idle, exit),
+            |b| b.when(cx.leader, |b| rest.pass(b, &cx)),
         );
         let next = b.add(pass, 1u32);
         b.set(passes, next);
         let spent = b.eq(next, budget);
-        b.when(spent, |b| b.set(exit, outlet::exit::BUDGET));
+        let spent = b.and(spent, cx.leader);
+        b.when(spent, |b| ask_to_leave(b, &cx, outlet::exit::BUDGET));
         let exit = b.get(exit);
         let leave = b.ne(exit, 0u32);
         b.break_if(leave);
@@ -60,22 +62,36 @@ pub fn kernel(levels: u32, mutation: Option<Mutation>) -> Module {
     builder.finish()
 }
 
+/// Asks all workers of the launch to leave, so that a launch ends as a whole: a crew that shrank would be slow, and the host
+/// could not replace it.
+pub fn ask_to_leave(b: &mut Builder, cx: &Context, reason: u32) {
+    let request = b.param(launch::LAUNCH);
+    let request = b.shl(request, state::LEAVE_REASON_BITS);
+    let request = b.or(request, reason);
+    let word = b.at(cx.state, state::LEAVE);
+    // Nothing else rides on this word.
+    b.atomic_store(word, request, Scope::Device, Order::Relaxed);
+}
+
 /// The leader looks at the words that end a launch, and shows from time to time that it lives. Gives the place that tells
 /// all lanes, after the scan's barriers, what it saw.
-fn listen(b: &mut Builder, cx: &Context, pass: Value) -> crate::ir::Place {
+fn listen(b: &mut Builder, cx: &Context, pass: Value, rest: &Rest) -> Place {
     let parity = b.and(pass, 1u32);
     let told = b.add(parity, TOLD);
     let told = b.shared_at(cx.task, told);
     b.when(cx.leader, |b| {
         let stop = b.at(cx.inlet, inlet::STOP);
         let stop = b.load(stop);
-        let shutdown = b.at(cx.state, state::SHUTDOWN);
-        let shutdown = b.load(shutdown);
+        let request = b.at(cx.state, state::LEAVE);
+        let request = b.load(request);
+        rest.look(b, cx);
         let launch = b.param(launch::LAUNCH);
+        let launch = b.shl(launch, state::LEAVE_REASON_BITS);
+        let reason = b.xor(request, launch);
+        let asked = b.lt(reason, 1u32 << state::LEAVE_REASON_BITS);
+        let reason = b.select(asked, reason, 0u32);
         let stopped = b.ne(stop, 0u32);
-        let shut = b.eq(shutdown, launch);
-        let reason = b.select(stopped, outlet::exit::STOP, 0u32);
-        let reason = b.select(shut, outlet::exit::SHUTDOWN, reason);
+        let reason = b.select(stopped, outlet::exit::STOP, reason);
         b.store(told, reason);
         let beat = b.and(pass, HEARTBEAT_PASSES - 1);
         let beat = b.eq(beat, 0u32);
@@ -88,6 +104,55 @@ fn listen(b: &mut Builder, cx: &Context, pass: Value) -> crate::ir::Place {
         });
     });
     told
+}
+
+/// What the leader keeps of passes that found nothing.
+struct Rest {
+    /// Passes in a row in which the whole crew was idle.
+    idle: Var,
+    /// Claims of the crew, as last seen.
+    claims: Var,
+}
+
+impl Rest {
+    /// Loads the crew's counters, and starts again where it was busy.
+    fn look(&self, b: &mut Builder, cx: &Context) {
+        let claims = b.at(cx.state, state::CLAIM_COUNT);
+        let claims = b.load(claims);
+        let dones = b.at(cx.state, state::DONE_COUNT);
+        let dones = b.load(dones);
+        let before = b.get(self.claims);
+        let new = b.ne(claims, before);
+        let busy = b.ne(claims, dones);
+        let active = b.or(new, busy);
+        b.when(active, |b| b.set(self.idle, 0u32));
+        b.set(self.claims, claims);
+    }
+
+    /// A pass without a claim: naps for longer the longer nothing came, and ends the launch when that is long enough.
+    fn pass(&self, b: &mut Builder, cx: &Context) {
+        let idle = b.get(self.idle);
+        let idle = b.add(idle, 1u32);
+        b.set(self.idle, idle);
+        let limit = b.param(launch::IDLE_LIMIT);
+        let mut enough = b.eq(idle, limit);
+        if cx.mutation == Some(Mutation::LeaveAtOnce) {
+            enough = b.value(true);
+        }
+        b.when(enough, |b| ask_to_leave(b, cx, outlet::exit::IDLE));
+        if cx.mutation == Some(Mutation::IdleAtomics) {
+            let place = b.at(cx.state, state::DONE_COUNT);
+            b.atomic(AtomicOp::Add, place, 0u32, Scope::Device, Order::Relaxed);
+        }
+        let longest = b.param(launch::NAP_LIMIT);
+        let nap = b.shr(idle, 6u32);
+        let nap = b.min(nap, longest);
+        b.count(nap, |b, _| {
+            // A load that may not be dropped takes as long as the way to the memory: no clock is needed.
+            let stop = b.at(cx.inlet, inlet::STOP);
+            b.load(stop);
+        });
+    }
 }
 
 /// Runs the task that was taken in, and makes what it wrote available before its completion is.
@@ -137,28 +202,6 @@ fn call(b: &mut Builder, cx: &Context, code: Value, canary: Value, exit: Var) {
     b.when(cut, |b| cx.store_task(b, task::FAULT, fault::LOOP_LIMIT));
     let limited = b.ne(canary, 0u32);
     b.when(limited, |b| b.set(exit, outlet::exit::ONE_TASK));
-}
-
-/// A pass without a claim: naps for longer the longer nothing came, and leaves when that is long enough.
-fn rest(b: &mut Builder, cx: &Context, idle: Var, exit: Var) {
-    let rested = b.get(idle);
-    let next = b.add(rested, 1u32);
-    b.set(idle, next);
-    let limit = b.param(launch::IDLE_LIMIT);
-    let enough = if cx.mutation == Some(Mutation::LeaveAtOnce) { b.value(true) } else { b.eq(next, limit) };
-    b.when(enough, |b| b.set(exit, outlet::exit::IDLE));
-    if cx.mutation == Some(Mutation::IdleAtomics) {
-        let place = b.at(cx.state, state::DONE_COUNT);
-        b.atomic(AtomicOp::Add, place, 0u32, Scope::Device, Order::Relaxed);
-    }
-    let longest = b.param(launch::NAP_LIMIT);
-    let nap = b.shr(next, 6u32);
-    let nap = b.min(nap, longest);
-    b.count(nap, |b, _| {
-        // A load that may not be dropped takes as long as the way to the memory: no clock is needed.
-        let stop = b.at(cx.inlet, inlet::STOP);
-        b.load(stop);
-    });
 }
 
 /// The last worker to leave tells the host why; its reason stands for all.
