@@ -20,7 +20,10 @@ pub const STATE_HIGH: u32 = 7;
 pub const CANARY: u32 = 8;
 /// The most idle rounds that a worker naps between two passes.
 pub const NAP_LIMIT: u32 = 9;
+/// How the scan goes over the ring: 0 for all of it in each pass; a power of two for the levels' heads in each pass and one
+/// round of the rest in each so many passes.
+pub const SWEEP: u32 = 10;
 /// Words of the parameters.
-pub const WORDS: u32 = 10;
+pub const WORDS: u32 = 11;
 
 const _: () = assert!(WORDS * 4 <= 128, "Vulkan promises 128 bytes of push constants");

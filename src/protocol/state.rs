@@ -15,10 +15,22 @@ pub const CLAIM_COUNT: u32 = 3 * LINE;
 pub const DONE_COUNT: u32 = 3 * LINE + 1;
 /// Claims of each level.
 pub const LEVEL_COUNTERS: u32 = 4 * LINE;
+/// Where each level's next task is expected, packed by [`pack_cursor`]: a hint.
+pub const CURSORS: u32 = 5 * LINE;
 /// State words of the slots.
-pub const SLOT_STATES: u32 = 5 * LINE;
+pub const SLOT_STATES: u32 = 6 * LINE;
 
-const _: () = assert!(LEVEL_COUNTERS + MAX_LEVELS <= SLOT_STATES);
+const _: () = assert!(LEVEL_COUNTERS + MAX_LEVELS <= CURSORS && CURSORS + MAX_LEVELS <= SLOT_STATES);
+
+/// Bits of a cursor that hold the slot's index in its level; the lap's low bits are above.
+pub const CURSOR_INDEX_BITS: u32 = 24;
+
+const _: () = assert!(super::MAX_SLOTS <= 1 << CURSOR_INDEX_BITS);
+
+/// Packs a cursor; the lap's top bits are dropped.
+pub const fn pack_cursor(lap: u32, index: u32) -> u32 {
+    (lap << CURSOR_INDEX_BITS) | index
+}
 
 /// Words of a worker's scratch: the payload of the task that it runs, where handlers read their push constants.
 pub const SCRATCH_WORDS: u32 = 64;

@@ -6,6 +6,7 @@
 mod builtin;
 mod complete;
 mod context;
+mod heads;
 mod intake;
 pub mod levels;
 mod mutation;
@@ -16,5 +17,5 @@ mod worker;
 pub use context::Context;
 pub use levels::{PartitionError, PriorityOffsets};
 pub use mutation::Mutation;
-pub use scan::{Claim, NO_CLAIM, scan};
+pub use scan::{Claim, NO_CLAIM, Scan};
 pub use worker::kernel;

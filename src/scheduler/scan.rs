@@ -3,19 +3,30 @@
 //! From the most urgent level down, the lanes of all workers look at the slots of a level, strided, and claim the first
 //! schedulable one by compare-and-swap. The lanes of a worker look together; the lane that found the worker's best slot
 //! claims for all. What a claim costs grows with the slots of the ring, once, not once a level.
+//!
+//! Where the workers' lanes are too few for that, a launch can ask for [`heads`](super::heads) in each pass and one round of
+//! the ring now and then.
 
 use super::probe::{Probe, probe, rounds};
-use super::{Context, Mutation};
-use crate::ir::{AtomicOp, Builder, MemoryClasses, Order, Place, Scope, Value};
+use super::{Context, Mutation, heads};
+use crate::ir::{AtomicOp, Builder, MemoryClasses, Order, Place, Scope, Value, Var};
 use crate::protocol::slot::{self, state};
-use crate::protocol::{NORMAL, task};
+use crate::protocol::{NORMAL, launch, task};
 
 /// In a claim: no slot, level or tenant.
 pub const NO_CLAIM: u32 = u32::MAX;
 
-/// Bits of a key that hold the slot; the level is above them, so that the least key is the most urgent slot.
+/// Bits of a key that hold the slot.
 const SLOT_BITS: u32 = 24;
+/// Bits of a key that hold the rank: slots of a lane's own share of the ring come before heads, which all workers see.
+const RANK_BITS: u32 = 5;
+/// The level is on top, so that the least key is the most urgent slot.
+const LEVEL_SHIFT: u32 = SLOT_BITS + RANK_BITS;
 const _: () = assert!(crate::protocol::MAX_SLOTS <= 1 << SLOT_BITS);
+const _: () = assert!(crate::protocol::MAX_LEVELS <= 1 << (32 - LEVEL_SHIFT));
+
+/// The highest rank.
+pub const LAST_RANK: u32 = (1 << RANK_BITS) - 1;
 
 /// Least key that the worker's lanes found, one word for even and one for odd passes.
 const BEST: u32 = task::KERNEL;
@@ -35,89 +46,161 @@ pub struct Claim {
     pub generation: Value,
     /// Level that the slot lies in.
     pub level: Value,
+    /// Tenant of the task, or [`NO_CLAIM`].
+    pub tenant: Value,
 }
 
-/// Prepares the worker's words; a control barrier must follow before the first [`scan`].
-pub fn prepare(b: &mut Builder, cx: &Context) {
-    b.when(cx.leader, |b| {
-        cx.store_task(b, BEST, NO_CLAIM);
-        cx.store_task(b, BEST + 1, NO_CLAIM);
-    });
+/// What a lane keeps from pass to pass.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// First slot and number of slots of each level.
+    levels: Vec<(Value, Value)>,
+    /// Rounds that cover the longest level.
+    rounds: Value,
+    /// Lanes that scan together.
+    stride: Value,
+    /// Round that the next sweep goes over.
+    next: Var,
+    /// Passes from one sweep to the next; 0 where each pass goes over the whole ring.
+    interval: Value,
+    heads: heads::Heads,
 }
 
-/// One pass over the ring by the whole worker. `lane` numbers this lane among `stride` lanes that scan together; a worker
-/// set of another width than the launch gives its own. `pass` counts the worker's passes.
-///
-/// The claimed slot's words are copied to the task's words on the way, while the claim is under way: its tags, not the
-/// claim, tell whether they are whole, and nobody but the claimer frees the slot.
-pub fn scan(b: &mut Builder, cx: &Context, lane: Value, stride: Value, pass: Value) -> Claim {
-    let best = b.var(NO_CLAIM);
-    let found = b.var(0u32);
-    look(b, cx, lane, stride, |b, key, generation| {
-        let least = b.get(best);
+/// What a lane found in a pass.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    key: Var,
+    generation: Var,
+    /// 1 where the found slot is its level's head, else 0.
+    front: Var,
+    /// The level's cursor once the head is claimed.
+    cursor: Var,
+}
+
+impl Found {
+    /// Keeps a schedulable slot if it is better than what was found before. `front` is 1 where it is its level's head, and
+    /// `cursor` then what follows it.
+    pub fn offer(
+        &self,
+        b: &mut Builder,
+        (level, rank, slot): (Value, Value, Value),
+        generation: Value,
+        (front, cursor): (Value, Value),
+    ) {
+        let key = b.shl(level, LEVEL_SHIFT);
+        let rank = b.shl(rank, SLOT_BITS);
+        let key = b.or(key, rank);
+        let key = b.or(key, slot);
+        let least = b.get(self.key);
         let better = b.lt(key, least);
         b.when(better, |b| {
-            b.set(best, key);
-            b.set(found, generation);
+            b.set(self.key, key);
+            b.set(self.generation, generation);
+            b.set(self.front, front);
+            b.set(self.cursor, cursor);
         });
-    });
-    let mine = b.get(best);
-    let parity = b.and(pass, 1u32);
-    let word = b.add(parity, BEST);
-    let this = b.shared_at(cx.task, word);
-    let other = b.sub(2 * BEST + 1, word);
-    let other = b.shared_at(cx.task, other);
-    let any = b.ne(mine, NO_CLAIM);
-    b.when(any, |b| {
-        b.atomic(AtomicOp::Min, this, mine, Scope::Workgroup, Order::Relaxed);
-    });
-    b.control_barrier(MemoryClasses::SHARED);
-
-    let least = b.load(this);
-    let some = b.ne(least, NO_CLAIM);
-    let slot = b.and(least, (1u32 << SLOT_BITS) - 1);
-    b.when(cx.leader, |b| b.store(other, NO_CLAIM));
-    b.branch(
-        some,
-        |b| {
-            let winner = b.eq(mine, least);
-            b.when(winner, |b| {
-                let level = b.shr(least, SLOT_BITS);
-                let generation = b.get(found);
-                claim(b, cx, slot, level, generation);
-            });
-            copy_slot(b, cx, slot);
-        },
-        |b| b.when(cx.leader, |b| cx.store_task(b, CLAIMED, NO_CLAIM)),
-    );
-    b.control_barrier(MemoryClasses::SHARED);
-    let slot = cx.load_task(b, CLAIMED);
-    let generation = cx.load_task(b, GENERATION);
-    let level = cx.load_task(b, LEVEL);
-    Claim { slot, generation, level }
+    }
 }
 
-/// Looks at this lane's slots of all levels and hands each schedulable one on as a key and its generation.
-///
-/// The levels' loads of one round are all under way before the first is used: one latency a round, not one a level.
-fn look(b: &mut Builder, cx: &Context, lane: Value, stride: Value, mut found: impl FnMut(&mut Builder, Value, Value)) {
-    let levels: Vec<(Value, Value)> = (0..cx.levels() as usize)
-        .map(|level| (cx.offsets[level], b.sub(cx.offsets[level + 1], cx.offsets[level])))
-        .collect();
-    let mut longest = levels[0].1;
-    for &(_, slots) in &levels[1..] {
-        longest = b.max(longest, slots);
+impl Scan {
+    /// Prepares the worker's words and what stays the same; a control barrier must follow before the first pass. `stride`
+    /// lanes scan together: a worker set of another width than the launch gives its own.
+    pub fn new(b: &mut Builder, cx: &Context, stride: Value) -> Self {
+        b.when(cx.leader, |b| {
+            cx.store_task(b, BEST, NO_CLAIM);
+            cx.store_task(b, BEST + 1, NO_CLAIM);
+        });
+        let levels: Vec<(Value, Value)> = (0..cx.levels() as usize)
+            .map(|level| (cx.offsets[level], b.sub(cx.offsets[level + 1], cx.offsets[level])))
+            .collect();
+        let mut longest = levels[0].1;
+        for &(_, slots) in &levels[1..] {
+            longest = b.max(longest, slots);
+        }
+        let rounds = rounds(b, longest, stride, cx.mutation);
+        let interval = b.param(launch::SWEEP);
+        let heads = heads::Heads::new(b, cx);
+        Self { levels, rounds, stride, next: b.var(0u32), interval, heads }
     }
-    let rounds = rounds(b, longest, stride, cx.mutation);
-    b.count(rounds, |b, round| {
-        let loads: Vec<(Probe, Value, Value)> = levels
+
+    /// One pass of the whole worker. `lane` numbers this lane among those that scan together, `pass` counts the worker's
+    /// passes.
+    ///
+    /// The claimed slot's words are copied to the task's words on the way, while the claim is under way: its tags, not the
+    /// claim, tell whether they are whole, and nobody but the claimer frees the slot.
+    pub fn pass(&self, b: &mut Builder, cx: &Context, lane: Value, pass: Value) -> Claim {
+        let found = Found { key: b.var(NO_CLAIM), generation: b.var(0u32), cursor: b.var(0u32), front: b.var(0u32) };
+        self.look(b, cx, lane, pass, &found);
+        let mine = b.get(found.key);
+        let parity = b.and(pass, 1u32);
+        let word = b.add(parity, BEST);
+        let this = b.shared_at(cx.task, word);
+        let other = b.sub(2 * BEST + 1, word);
+        let other = b.shared_at(cx.task, other);
+        let any = b.ne(mine, NO_CLAIM);
+        b.when(any, |b| {
+            b.atomic(AtomicOp::Min, this, mine, Scope::Workgroup, Order::Relaxed);
+        });
+        b.control_barrier(MemoryClasses::SHARED);
+
+        let least = b.load(this);
+        let some = b.ne(least, NO_CLAIM);
+        let slot = b.and(least, (1u32 << SLOT_BITS) - 1);
+        b.when(cx.leader, |b| b.store(other, NO_CLAIM));
+        b.branch(
+            some,
+            |b| {
+                let winner = b.eq(mine, least);
+                b.when(winner, |b| {
+                    let level = b.shr(least, LEVEL_SHIFT);
+                    claim(b, cx, slot, level, &found);
+                });
+                copy_slot(b, cx, slot);
+            },
+            |b| b.when(cx.leader, |b| cx.store_task(b, CLAIMED, NO_CLAIM)),
+        );
+        b.control_barrier(MemoryClasses::SHARED);
+        let slot = cx.load_task(b, CLAIMED);
+        let generation = cx.load_task(b, GENERATION);
+        let level = cx.load_task(b, LEVEL);
+        let tenant = cx.load_task(b, task::SLOT + slot::TENANT);
+        let none = b.eq(slot, NO_CLAIM);
+        let tenant = b.select(none, NO_CLAIM, tenant);
+        Claim { slot, generation, level, tenant }
+    }
+
+    /// Looks at what this lane looks at in this pass.
+    fn look(&self, b: &mut Builder, cx: &Context, lane: Value, pass: Value, found: &Found) {
+        let whole = b.eq(self.interval, 0u32);
+        b.branch(
+            whole,
+            |b| b.count(self.rounds, |b, round| self.look_at(b, cx, lane, round, found)),
+            |b| {
+                self.heads.look(b, cx, &self.levels, found);
+                let mask = b.sub(self.interval, 1u32);
+                let since = b.and(pass, mask);
+                let due = b.eq(since, 0u32);
+                b.when(due, |b| {
+                    let round = b.get(self.next);
+                    self.look_at(b, cx, lane, round, found);
+                    let after = b.add(round, 1u32);
+                    let wrap = b.ge(after, self.rounds);
+                    let after = b.select(wrap, 0u32, after);
+                    b.set(self.next, after);
+                });
+            },
+        );
+    }
+
+    /// Looks at this lane's slots of one round. The levels' loads are all under way before the first is used: one latency a
+    /// round, not one a level.
+    fn look_at(&self, b: &mut Builder, cx: &Context, lane: Value, round: Value, found: &Found) {
+        let loads: Vec<(Probe, Value, Value)> = self
+            .levels
             .iter()
             .map(|&level| {
-                let probe = probe(b, level, lane, stride, round, cx.mutation);
-                let generation = cx.slot_word(b, probe.slot, slot::GENERATION);
-                let generation = b.load(generation);
-                let state = cx.slot_state(b, probe.slot);
-                let state = b.load(state);
+                let probe = probe(b, level, lane, self.stride, round, cx.mutation);
+                let (generation, state) = load_slot(b, cx, probe.slot);
                 (probe, generation, state)
             })
             .collect();
@@ -126,15 +209,25 @@ fn look(b: &mut Builder, cx: &Context, lane: Value, stride: Value, mut found: im
             let schedulable = b.and(schedulable, probe.valid);
             let level = if cx.mutation == Some(Mutation::IgnoreLevel) { NORMAL } else { level as u32 };
             b.when(schedulable, |b| {
-                let key = b.or(probe.slot, level << SLOT_BITS);
-                found(b, key, generation);
+                let level = b.value(level);
+                let zero = b.value(0u32);
+                found.offer(b, (level, zero, probe.slot), generation, (zero, zero));
             });
         }
-    });
+    }
+}
+
+/// Loads a slot's generation and its state.
+pub fn load_slot(b: &mut Builder, cx: &Context, slot: Value) -> (Value, Value) {
+    let generation = cx.slot_word(b, slot, slot::GENERATION);
+    let generation = b.load(generation);
+    let state = cx.slot_state(b, slot);
+    let state = b.load(state);
+    (generation, state)
 }
 
 /// Whether the host has published the generation that follows the last one taken from the slot.
-fn schedulable(b: &mut Builder, cx: &Context, generation: Value, state: Value) -> Value {
+pub fn schedulable(b: &mut Builder, cx: &Context, generation: Value, state: Value) -> Value {
     if cx.mutation == Some(Mutation::NoGeneration) {
         let last = b.and(state, state::MASK);
         let empty = b.eq(last, state::EMPTY);
@@ -152,17 +245,25 @@ fn expected_state(b: &mut Builder, generation: Value) -> Value {
 }
 
 /// Claims a slot for the worker, or finds that another worker was quicker.
-fn claim(b: &mut Builder, cx: &Context, slot: Value, level: Value, generation: Value) {
+fn claim(b: &mut Builder, cx: &Context, slot: Value, level: Value, found: &Found) {
+    let generation = b.get(found.generation);
     let place = cx.slot_state(b, slot);
     let expected =
         if cx.mutation == Some(Mutation::NoGeneration) { b.load(place) } else { expected_state(b, generation) };
     let claimed = b.shl(generation, state::BITS);
     let claimed = b.or(claimed, state::CLAIMED);
-    // Acquire: pairs with the release in `intake::take` by which the last claimer freed the slot. The host's payload is
-    // guarded by its tags.
+    // Acquire: pairs with the release in `intake` by which the last claimer freed the slot. The host's payload is guarded by
+    // its tags.
     let order = cx.order(Order::Acquire);
     let before = b.compare_exchange(place, expected, claimed, Scope::Device, order);
     let won = b.eq(before, expected);
+    let front = b.get(found.front);
+    let front = b.ne(front, 0u32);
+    let advance = b.and(won, front);
+    b.when(advance, |b| {
+        let cursor = b.get(found.cursor);
+        heads::store_cursor(b, cx, level, cursor);
+    });
     let slot = b.select(won, slot, NO_CLAIM);
     cx.store_task(b, CLAIMED, slot);
     cx.store_task(b, GENERATION, generation);

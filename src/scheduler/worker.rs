@@ -1,6 +1,6 @@
 //! A worker's life: scan, run, report, and leave when told to, when idle for long or when its budget is used up.
 
-use super::scan::{NO_CLAIM, prepare, scan};
+use super::scan::{NO_CLAIM, Scan};
 use super::{Context, Mutation, builtin, complete, intake};
 use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Place, Scope, Value, Var};
 use crate::protocol::completion::fault;
@@ -21,20 +21,24 @@ pub fn kernel(levels: u32, mutation: Option<Mutation>) -> Module {
     let budget = b.param(launch::BUDGET);
     let canary = b.param(launch::CANARY);
     let stride = b.mul(cx.workers, cx.width);
+    let scan = Scan::new(b, &cx, stride);
     let passes = b.var(0u32);
+    let part = b.var(cx.worker);
     let rest = Rest { idle: b.var(0u32), claims: b.var(0u32) };
     let exit = b.var(0u32);
-    prepare(b, &cx);
     b.control_barrier(MemoryClasses::SHARED);
     b.repeat(|b| {
         let pass = b.get(passes);
         let told = listen(b, &cx, pass, &rest);
-        // Each pass begins at another worker's part, so that a busy worker strands no slot.
-        let turned = b.add(cx.worker, pass);
-        let turned = b.rem(turned, cx.workers);
-        let first = b.mul(turned, cx.width);
+        let mine = b.get(part);
+        let first = b.mul(mine, cx.width);
         let lane = b.add(first, cx.lane);
-        let claim = scan(b, &cx, lane, stride, pass);
+        let claim = scan.pass(b, &cx, lane, pass);
+        // The next pass goes over another worker's part, so that a busy worker strands no slot.
+        let next = b.add(mine, 1u32);
+        let wraps = b.ge(next, cx.workers);
+        let next = b.select(wraps, 0u32, next);
+        b.set(part, next);
         let told = b.load(told);
         b.set(exit, told);
         let some = b.ne(claim.slot, NO_CLAIM);

@@ -1,0 +1,99 @@
+//! A look at the slots where each level's next tasks are expected: what a pass costs then doesn't grow with the ring.
+//!
+//! A level's cursor says which slot comes next, and in which lap. Hosts publish in order, so work is nearly always there. It
+//! is a hint and may be wrong in either direction: what it passes over is found when the scan's sweep comes round.
+
+use super::Context;
+use super::scan::{Found, LAST_RANK, load_slot, schedulable};
+use crate::ir::{Builder, Value};
+use crate::protocol::slot::state as slot_state;
+use crate::protocol::state::{self, CURSOR_INDEX_BITS};
+
+/// Bits of a lap that a cursor holds.
+const LAP_MASK: u32 = (1 << (32 - CURSOR_INDEX_BITS)) - 1;
+
+/// What stays the same for a launch.
+#[derive(Clone, Debug)]
+pub struct Heads {
+    /// Turns that a lane takes so that each level's head is looked at.
+    turns: Value,
+}
+
+impl Heads {
+    /// Reads what stays the same.
+    pub fn new(b: &mut Builder, cx: &Context) -> Self {
+        let turns = b.add(cx.width, cx.levels() - 1);
+        let turns = b.div(turns, cx.width);
+        Self { turns }
+    }
+
+    /// Looks at the heads: lanes are dealt out to the levels, and those of one level look at its next slots in order.
+    pub fn look(&self, b: &mut Builder, cx: &Context, levels: &[(Value, Value)], found: &Found) {
+        b.count(self.turns, |b, turn| {
+            let ahead = b.mul(turn, cx.width);
+            let lane = b.add(cx.lane, ahead);
+            let level = b.rem(lane, cx.levels());
+            let ahead = b.div(lane, cx.levels());
+            let (mut begin, mut slots) = levels[0];
+            for (other, &(other_begin, other_slots)) in levels.iter().enumerate().skip(1) {
+                let here = b.eq(level, other as u32);
+                begin = b.select(here, other_begin, begin);
+                slots = b.select(here, other_slots, slots);
+            }
+            let word = b.add(level, state::CURSORS);
+            let cursor = b.at(cx.state, word);
+            let cursor = b.load(cursor);
+            let first = b.and(cursor, (1u32 << CURSOR_INDEX_BITS) - 1);
+            let index = b.add(first, ahead);
+            let wraps = b.ge(index, slots);
+            let wrapped = b.sub(index, slots);
+            let index = b.select(wraps, wrapped, index);
+            let in_level = b.lt(ahead, slots);
+            let in_rank = b.lt(ahead, LAST_RANK);
+            let valid = b.and(in_level, in_rank);
+            b.when(valid, |b| {
+                let slot = b.add(begin, index);
+                let (generation, state) = load_slot(b, cx, slot);
+                let next = next_cursor(b, cursor, slots);
+                let front = b.eq(ahead, 0u32);
+                let ready = schedulable(b, cx, generation, state);
+                b.branch(
+                    ready,
+                    |b| {
+                        let rank = b.add(ahead, 1u32);
+                        let front = b.select(front, 1u32, 0u32);
+                        found.offer(b, (level, rank, slot), generation, (front, next));
+                    },
+                    |b| {
+                        // Claimed in the cursor's own lap: the level's next task is further on.
+                        let last = b.shr(state, slot_state::BITS);
+                        let last = b.sub(last, 1u32);
+                        let last = b.and(last, LAP_MASK);
+                        let lap = b.shr(cursor, CURSOR_INDEX_BITS);
+                        let passed = b.eq(last, lap);
+                        let passed = b.and(passed, front);
+                        b.when(passed, |b| store_cursor(b, cx, level, next));
+                    },
+                );
+            });
+        });
+    }
+}
+
+/// The cursor after this one: the next slot of the level, or its first one in the next lap.
+fn next_cursor(b: &mut Builder, cursor: Value, slots: Value) -> Value {
+    let next = b.add(cursor, 1u32);
+    let index = b.and(next, (1u32 << CURSOR_INDEX_BITS) - 1);
+    let wraps = b.ge(index, slots);
+    let lap = b.shr(cursor, CURSOR_INDEX_BITS);
+    let lap = b.add(lap, 1u32);
+    let first = b.shl(lap, CURSOR_INDEX_BITS);
+    b.select(wraps, first, next)
+}
+
+/// Moves a level's cursor.
+pub fn store_cursor(b: &mut Builder, cx: &Context, level: Value, cursor: Value) {
+    let word = b.add(level, state::CURSORS);
+    let place = b.at(cx.state, word);
+    b.store(place, cursor);
+}
