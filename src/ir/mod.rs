@@ -16,7 +16,7 @@ pub use node::{
     Access, Atomic, AtomicOp, BinaryOp, Block, Buffer, BufferDecl, Input, MemoryClasses, Node, Order, Place, Scope,
     Shared, SharedDecl, SubgroupOp, Type, UnaryOp, Value, Var,
 };
-pub use verify::{VerifyError, verify};
+pub use verify::{AtomicOperand, Fault, MAX_DEPTH, MAX_PARAMS, MAX_SHARED_BYTES, Types, VerifyError, verify};
 
 /// One kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
