@@ -2,4 +2,5 @@
 
 pub mod ir;
 pub mod protocol;
+pub mod scheduler;
 pub mod spirv;

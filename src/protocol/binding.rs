@@ -12,4 +12,4 @@ pub const TABLE_WORDS: u32 = ENTRY_WORDS * ENTRIES;
 /// In a slot: the task has no binding table.
 pub const NONE: u32 = u32::MAX;
 
-const _: () = assert!(TABLE_WORDS % super::LINE == 0);
+const _: () = assert!(TABLE_WORDS.is_multiple_of(super::LINE));

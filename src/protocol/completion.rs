@@ -37,14 +37,12 @@ pub mod fault {
     pub const OUT_OF_RANGE: u32 = 2;
     /// The task names no binding table, or one whose entry is empty, and its handler needs it.
     pub const NOT_BOUND: u32 = 3;
-    /// The task's tenant is not in the tenant table.
-    pub const NO_TENANT: u32 = 4;
     /// Parts of the slot never arrived: its tags differ from its generation.
-    pub const TORN: u32 = 5;
+    pub const TORN: u32 = 4;
     /// The driver cut the handler's loops short.
-    pub const LOOP_LIMIT: u32 = 6;
+    pub const LOOP_LIMIT: u32 = 5;
     /// The slot's level is not the level of the partition that it lies in.
-    pub const WRONG_LEVEL: u32 = 7;
+    pub const WRONG_LEVEL: u32 = 6;
     /// First code that is a handler's own.
     pub const USER: u32 = 0x100;
 }

@@ -13,7 +13,7 @@ pub const STATUS_WORDS: u32 = 2 * LINE;
 
 /// Why a worker left the kernel.
 pub mod exit {
-    /// The host asked for it, or a SHUTDOWN task did.
+    /// The host asked for it.
     pub const STOP: u32 = 1;
     /// Nothing to do for as long as the launch allows.
     pub const IDLE: u32 = 2;
@@ -21,6 +21,8 @@ pub mod exit {
     pub const BUDGET: u32 = 3;
     /// The launch runs one handler a worker (drivers that cut loops short).
     pub const ONE_TASK: u32 = 4;
+    /// A SHUTDOWN task asked for it.
+    pub const SHUTDOWN: u32 = 5;
 }
 
 /// Taken word of a slot: the generation whose payload its claimer has copied; the slot is free for the next.

@@ -45,7 +45,7 @@ pub const LEVEL_MASK: u32 = 0x7;
 pub const FLAG_EXTENDED: u32 = 1 << 24;
 
 const _: () = assert!(super::MAX_LEVELS <= LEVEL_MASK + 1);
-const _: () = assert!(WORDS == super::LINE && EXTENSION_WORDS % super::LINE == 0);
+const _: () = assert!(WORDS == super::LINE && EXTENSION_WORDS.is_multiple_of(super::LINE));
 
 /// Packs a slot's kind word.
 pub const fn pack_kind(handler: u32, level: u32, flags: u32) -> u32 {

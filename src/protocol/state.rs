@@ -7,10 +7,12 @@ use super::{LINE, MAX_LEVELS, binding, lines, slot};
 pub const COMPLETION_TICKET: u32 = 0;
 /// Workers of the running launch that have left. A line of its own.
 pub const LEFT: u32 = LINE;
-/// Launch in which a SHUTDOWN task asked the workers to leave. A line of its own.
-pub const SHUTDOWN: u32 = 2 * LINE;
-/// Tasks that ended, of all levels.
-pub const DONE_COUNT: u32 = 3 * LINE;
+/// Asks all workers of a launch to leave, with the reason packed by [`pack_leave`]. A line of its own.
+pub const LEAVE: u32 = 2 * LINE;
+/// Tasks that were claimed, of all levels.
+pub const CLAIM_COUNT: u32 = 3 * LINE;
+/// Tasks that ended, of all levels. The same as the claims while no worker is busy.
+pub const DONE_COUNT: u32 = 3 * LINE + 1;
 /// Claims of each level.
 pub const LEVEL_COUNTERS: u32 = 4 * LINE;
 /// State words of the slots.
@@ -22,6 +24,14 @@ const _: () = assert!(LEVEL_COUNTERS + MAX_LEVELS <= SLOT_STATES);
 pub const SCRATCH_WORDS: u32 = 64;
 
 const _: () = assert!(slot::MAX_PAYLOAD <= SCRATCH_WORDS && binding::TABLE_WORDS <= SCRATCH_WORDS);
+
+/// Packs a request to leave: the launch that it is for and one of [`super::outlet::exit`].
+pub const fn pack_leave(launch: u32, reason: u32) -> u32 {
+    (launch << LEAVE_REASON_BITS) | reason
+}
+
+/// Bits of a request to leave that hold its reason; the launch's top bits are dropped.
+pub const LEAVE_REASON_BITS: u32 = 3;
 
 /// State word of a slot.
 pub const fn slot_state_at(index: u32) -> u32 {

@@ -4,4 +4,4 @@
 
 mod lower;
 
-pub use lower::{Interface, LowerError, Lowered, WORKGROUP_SIZE_SPEC_ID, lower};
+pub use lower::{Interface, LowerError, Lowered, WORKGROUP_SIZE, WORKGROUP_SIZE_SPEC_ID, lower};

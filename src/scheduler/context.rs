@@ -1,0 +1,99 @@
+//! What every part of a scheduler kernel works on.
+
+use super::Mutation;
+use crate::ir::{Access, Buffer, Builder, Input, Order, Place, Shared, Value};
+use crate::protocol::{inlet, launch, slot, state, task};
+
+/// Buffers, workgroup words and the values that stay the same for a launch.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// Host to kernel.
+    pub inlet: Buffer,
+    /// Kernel to host.
+    pub outlet: Buffer,
+    /// The kernel's own.
+    pub state: Buffer,
+    /// The running task's words.
+    pub task: Shared,
+    /// Index in the workgroup.
+    pub lane: Value,
+    /// Invocations of the workgroup.
+    pub width: Value,
+    /// Index of the worker: a worker is a workgroup.
+    pub worker: Value,
+    /// Workers of the launch.
+    pub workers: Value,
+    /// Whether this lane is its worker's leader.
+    pub leader: Value,
+    /// First slot of each level, then the number of slots.
+    pub offsets: Vec<Value>,
+    /// Slots of the ring.
+    pub slots: Value,
+    /// The fault that was planted, if any.
+    pub mutation: Option<Mutation>,
+}
+
+impl Context {
+    /// Declares the buffers and reads what stays the same, at the front of a kernel.
+    pub fn new(b: &mut Builder, levels: u32, mutation: Option<Mutation>) -> Self {
+        let access = if mutation == Some(Mutation::NoOrdering) { Access::Private } else { Access::Volatile };
+        let inlet = b.buffer("inlet", 0, access);
+        let outlet = b.buffer("outlet", 1, access);
+        let state = b.buffer("state", 2, access);
+        let task = b.task("task", task::WORDS);
+        let lane = b.input(Input::LocalIndex);
+        let width = b.input(Input::WorkgroupSize);
+        let worker = b.input(Input::WorkgroupIndex);
+        let workers = b.input(Input::WorkgroupCount);
+        let leader = b.eq(lane, 0u32);
+        let slots = b.param(launch::SLOTS);
+        let offsets = (0..=levels)
+            .map(|level| {
+                let place = b.at(inlet, inlet::PRIORITY_OFFSETS + level);
+                b.load(place)
+            })
+            .collect();
+        Self { inlet, outlet, state, task, lane, width, worker, workers, leader, offsets, slots, mutation }
+    }
+
+    /// Levels of the kernel.
+    pub fn levels(&self) -> u32 {
+        self.offsets.len() as u32 - 1
+    }
+
+    /// An order, or none at all under [`Mutation::NoOrdering`].
+    pub fn order(&self, order: Order) -> Order {
+        if self.mutation == Some(Mutation::NoOrdering) { Order::Relaxed } else { order }
+    }
+
+    /// A word of the task's words.
+    pub fn task_word(&self, b: &mut Builder, word: u32) -> Place {
+        b.shared_at(self.task, word)
+    }
+
+    /// Loads a word of the task's words.
+    pub fn load_task(&self, b: &mut Builder, word: u32) -> Value {
+        let place = self.task_word(b, word);
+        b.load(place)
+    }
+
+    /// Stores a word of the task's words.
+    pub fn store_task(&self, b: &mut Builder, word: u32, value: impl Into<crate::ir::Operand>) {
+        let place = self.task_word(b, word);
+        b.store(place, value);
+    }
+
+    /// Word `word` of a slot in the inlet.
+    pub fn slot_word(&self, b: &mut Builder, slot: Value, word: impl Into<crate::ir::Operand>) -> Place {
+        let first = b.mul(slot, slot::WORDS);
+        let first = b.add(first, inlet::CONTROL_WORDS);
+        let index = b.add(first, word);
+        b.at(self.inlet, index)
+    }
+
+    /// State word of a slot.
+    pub fn slot_state(&self, b: &mut Builder, slot: Value) -> Place {
+        let index = b.add(slot, state::SLOT_STATES);
+        b.at(self.state, index)
+    }
+}

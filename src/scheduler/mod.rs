@@ -1,0 +1,20 @@
+//! The claim policies and the worker's loop, as IR.
+//!
+//! [`levels`] splits a ring among priority levels, [`probe`] deals slots out to workers, [`scan`] is the reference claim
+//! policy, and [`kernel`] puts them together with the built-in handlers. Knows neither SPIR-V nor Vulkan.
+
+mod builtin;
+mod complete;
+mod context;
+mod intake;
+pub mod levels;
+mod mutation;
+pub mod probe;
+mod scan;
+mod worker;
+
+pub use context::Context;
+pub use levels::{PartitionError, PriorityOffsets};
+pub use mutation::Mutation;
+pub use scan::{Claim, NO_CLAIM, scan};
+pub use worker::kernel;

@@ -1,0 +1,228 @@
+//! A worker's life: scan, run, report, and leave when told to, when idle for long or when its budget is used up.
+
+use super::scan::{NO_CLAIM, prepare, scan};
+use super::{Context, Mutation, builtin, complete, intake};
+use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Place, Scope, Value, Var};
+use crate::protocol::completion::fault;
+use crate::protocol::{inlet, launch, opcode, outlet, state, task};
+
+/// Passes between two heartbeats of a worker.
+const HEARTBEAT_PASSES: u32 = 256;
+
+/// Whether the launch was told to end, as the leader saw it: one word for even and one for odd passes.
+const TOLD: u32 = task::KERNEL + 5;
+const _: () = assert!(TOLD + 2 <= task::WORDS);
+
+/// The kernel for a number of levels.
+pub fn kernel(levels: u32, mutation: Option<Mutation>) -> Module {
+    let mut builder = Builder::new(&format!("abide scan, {levels} levels"), launch::WORDS);
+    let b = &mut builder;
+    let cx = Context::new(b, levels, mutation);
+    let budget = b.param(launch::BUDGET);
+    let canary = b.param(launch::CANARY);
+    let stride = b.mul(cx.workers, cx.width);
+    let passes = b.var(0u32);
+    let rest = Rest { idle: b.var(0u32), claims: b.var(0u32) };
+    let exit = b.var(0u32);
+    prepare(b, &cx);
+    b.control_barrier(MemoryClasses::SHARED);
+    b.repeat(|b| {
+        let pass = b.get(passes);
+        let told = listen(b, &cx, pass, &rest);
+        // Each pass begins at another worker's part, so that a busy worker strands no slot.
+        let turned = b.add(cx.worker, pass);
+        let turned = b.rem(turned, cx.workers);
+        let first = b.mul(turned, cx.width);
+        let lane = b.add(first, cx.lane);
+        let claim = scan(b, &cx, lane, stride, pass);
+        let told = b.load(told);
+        b.set(exit, told);
+        let some = b.ne(claim.slot, NO_CLAIM);
+        b.branch(
+            some,
+            |b| {
+                b.set(rest.idle, 0u32);
+                b.when(cx.leader, |b| complete::count_claim(b, &cx, &claim));
+                let code = intake::take_in(b, &cx, &claim);
+                run(b, &cx, code, canary, exit);
+                b.when(cx.leader, |b| complete::complete(b, &cx, &claim));
+            },
+            |b| b.when(cx.leader, |b| rest.pass(b, &cx)),
+        );
+        let next = b.add(pass, 1u32);
+        b.set(passes, next);
+        let spent = b.eq(next, budget);
+        let spent = b.and(spent, cx.leader);
+        b.when(spent, |b| ask_to_leave(b, &cx, outlet::exit::BUDGET));
+        let exit = b.get(exit);
+        let leave = b.ne(exit, 0u32);
+        b.break_if(leave);
+    });
+    leave(b, &cx, exit);
+    builder.finish()
+}
+
+/// Asks all workers of the launch to leave, so that a launch ends as a whole: a crew that shrank would be slow, and the host
+/// could not replace it.
+pub fn ask_to_leave(b: &mut Builder, cx: &Context, reason: u32) {
+    let request = b.param(launch::LAUNCH);
+    let request = b.shl(request, state::LEAVE_REASON_BITS);
+    let request = b.or(request, reason);
+    let word = b.at(cx.state, state::LEAVE);
+    // Nothing else rides on this word.
+    b.atomic_store(word, request, Scope::Device, Order::Relaxed);
+}
+
+/// The leader looks at the words that end a launch, and shows from time to time that it lives. Gives the place that tells
+/// all lanes, after the scan's barriers, what it saw.
+fn listen(b: &mut Builder, cx: &Context, pass: Value, rest: &Rest) -> Place {
+    let parity = b.and(pass, 1u32);
+    let told = b.add(parity, TOLD);
+    let told = b.shared_at(cx.task, told);
+    b.when(cx.leader, |b| {
+        let stop = b.at(cx.inlet, inlet::STOP);
+        let stop = b.load(stop);
+        let request = b.at(cx.state, state::LEAVE);
+        let request = b.load(request);
+        rest.look(b, cx);
+        let launch = b.param(launch::LAUNCH);
+        let launch = b.shl(launch, state::LEAVE_REASON_BITS);
+        let reason = b.xor(request, launch);
+        let asked = b.lt(reason, 1u32 << state::LEAVE_REASON_BITS);
+        let reason = b.select(asked, reason, 0u32);
+        let stopped = b.ne(stop, 0u32);
+        let reason = b.select(stopped, outlet::exit::STOP, reason);
+        b.store(told, reason);
+        let beat = b.and(pass, HEARTBEAT_PASSES - 1);
+        let beat = b.eq(beat, 0u32);
+        b.when(beat, |b| {
+            // Differs from worker to worker and from beat to beat, so that any worker's beat changes the word.
+            let value = b.mul(pass, cx.workers);
+            let value = b.add(value, cx.worker);
+            let heartbeat = b.at(cx.outlet, outlet::HEARTBEAT);
+            b.store(heartbeat, value);
+        });
+    });
+    told
+}
+
+/// What the leader keeps of passes that found nothing.
+struct Rest {
+    /// Passes in a row in which the whole crew was idle.
+    idle: Var,
+    /// Claims of the crew, as last seen.
+    claims: Var,
+}
+
+impl Rest {
+    /// Loads the crew's counters, and starts again where it was busy.
+    fn look(&self, b: &mut Builder, cx: &Context) {
+        let claims = b.at(cx.state, state::CLAIM_COUNT);
+        let claims = b.load(claims);
+        let dones = b.at(cx.state, state::DONE_COUNT);
+        let dones = b.load(dones);
+        let before = b.get(self.claims);
+        let new = b.ne(claims, before);
+        let busy = b.ne(claims, dones);
+        let active = b.or(new, busy);
+        b.when(active, |b| b.set(self.idle, 0u32));
+        b.set(self.claims, claims);
+    }
+
+    /// A pass without a claim: naps for longer the longer nothing came, and ends the launch when that is long enough.
+    fn pass(&self, b: &mut Builder, cx: &Context) {
+        let idle = b.get(self.idle);
+        let idle = b.add(idle, 1u32);
+        b.set(self.idle, idle);
+        let limit = b.param(launch::IDLE_LIMIT);
+        let mut enough = b.eq(idle, limit);
+        if cx.mutation == Some(Mutation::LeaveAtOnce) {
+            enough = b.value(true);
+        }
+        b.when(enough, |b| ask_to_leave(b, cx, outlet::exit::IDLE));
+        if cx.mutation == Some(Mutation::IdleAtomics) {
+            let place = b.at(cx.state, state::DONE_COUNT);
+            b.atomic(AtomicOp::Add, place, 0u32, Scope::Device, Order::Relaxed);
+        }
+        let longest = b.param(launch::NAP_LIMIT);
+        let nap = b.shr(idle, 6u32);
+        let nap = b.min(nap, longest);
+        b.count(nap, |b, _| {
+            // A load that may not be dropped takes as long as the way to the memory: no clock is needed.
+            let stop = b.at(cx.inlet, inlet::STOP);
+            b.load(stop);
+        });
+    }
+}
+
+/// Runs the task that was taken in, and makes what it wrote available before its completion is.
+fn run(b: &mut Builder, cx: &Context, code: Value, canary: Value, exit: Var) {
+    let nop = b.eq(code, opcode::NOP);
+    b.branch(
+        nop,
+        |b| {
+            b.when(cx.leader, |b| {
+                let echo = cx.load_task(b, task::SLOT + crate::protocol::slot::PAYLOAD[0]);
+                cx.store_task(b, task::RESULT, echo);
+            });
+        },
+        |b| {
+            // Acquire for every lane: pairs with the host's fence before it published, and with the release below of
+            // tasks whose completion the publisher has seen.
+            intake::fence(b, cx, Order::Acquire);
+            intake::copy_bindings(b, cx);
+            intake::describe(b, cx);
+            b.control_barrier(MemoryClasses::ALL);
+            let broken = cx.load_task(b, task::FAULT);
+            // A quick lane may store a fault of its own below: the others must have read this one by then.
+            b.control_barrier(MemoryClasses::SHARED);
+            let whole = b.eq(broken, 0u32);
+            b.when(whole, |b| {
+                let handler = b.ge(code, opcode::FIRST_HANDLER);
+                b.branch(handler, |b| call(b, cx, code, canary, exit), |b| builtin::run(b, cx, code));
+            });
+            // Release of every lane, then all lanes before the leader's completion: pairs with the acquire above
+            // of a task that the host publishes once it has seen this one's completion.
+            intake::fence(b, cx, Order::Release);
+            b.control_barrier(MemoryClasses::ALL);
+        },
+    );
+}
+
+/// Calls a linked handler. Where the driver cuts loops short, a canary loop shows whether the handler's were.
+fn call(b: &mut Builder, cx: &Context, code: Value, canary: Value, exit: Var) {
+    b.call_handler(code);
+    let turns = b.var(0u32);
+    b.count(canary, |b, turn| {
+        let turn = b.add(turn, 1u32);
+        b.set(turns, turn);
+    });
+    let turns = b.get(turns);
+    let cut = b.ne(turns, canary);
+    b.when(cut, |b| cx.store_task(b, task::FAULT, fault::LOOP_LIMIT));
+    let limited = b.ne(canary, 0u32);
+    b.when(limited, |b| b.set(exit, outlet::exit::ONE_TASK));
+}
+
+/// The last worker to leave tells the host why; its reason stands for all.
+fn leave(b: &mut Builder, cx: &Context, exit: Var) {
+    b.when(cx.leader, |b| {
+        let left = b.at(cx.state, state::LEFT);
+        // Pairs with itself: the last worker's stores come after all that the others did.
+        let order = cx.order(Order::AcquireRelease);
+        let before = b.atomic(AtomicOp::Add, left, 1u32, Scope::Device, order);
+        let before = b.add(before, 1u32);
+        let last = b.eq(before, cx.workers);
+        b.when(last, |b| {
+            b.atomic_store(left, 0u32, Scope::Device, Order::Relaxed);
+            let reason = b.get(exit);
+            let place = b.at(cx.outlet, outlet::EXIT);
+            b.store(place, reason);
+            let launch = b.param(launch::LAUNCH);
+            let ended = b.at(cx.outlet, outlet::ENDED);
+            // Release: pairs with the host's acquire of ENDED.
+            let order = cx.order(Order::Release);
+            b.atomic_store(ended, launch, Scope::Device, order);
+        });
+    });
+}

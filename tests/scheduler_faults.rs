@@ -1,0 +1,112 @@
+//! Faults of other schedulers that show in a kernel's structure: each check holds for the kernel that ships and fails for
+//! the kernel with the fault planted.
+
+use abide::ir::{Access, AtomicOp, Block, MemoryClasses, Module, Node, Order, Place};
+use abide::protocol::MAX_LEVELS;
+use abide::scheduler::{Mutation, kernel};
+
+/// Calls `each` for all nodes of a block and the blocks inside it, in program order.
+fn walk(block: &Block, each: &mut impl FnMut(&Node)) {
+    for node in &block.0 {
+        each(node);
+        match node {
+            Node::If(_, then, otherwise) => {
+                walk(then, each);
+                walk(otherwise, each);
+            }
+            Node::Loop(body) => walk(body, each),
+            Node::For(_, _, body) => walk(body, each),
+            _ => {}
+        }
+    }
+}
+
+fn check_all_levels(check: impl Fn(&Module) -> Result<(), String>, mutation: Mutation) {
+    for levels in 1..=MAX_LEVELS {
+        check(&kernel(levels, None)).unwrap();
+        assert!(check(&kernel(levels, Some(mutation))).is_err(), "{levels} levels: the planted fault went unnoticed");
+    }
+}
+
+/// Words that another invocation or the host changes are read and written as what they are, the claim acquires, and every
+/// lane's release lies between what a handler wrote and the completion that vouches for it.
+fn ordered(module: &Module) -> Result<(), String> {
+    if let Some(buffer) = module.buffers.iter().find(|buffer| buffer.access != Access::Volatile) {
+        return Err(format!("buffer {} isn't volatile", buffer.name));
+    }
+    let (mut released, mut acquired, mut completions) = (false, false, 0);
+    let mut fault = None;
+    walk(&module.body, &mut |node| match node {
+        Node::Atomic(atomic) if matches!(atomic.place, Place::Buffer { .. }) => {
+            let acquires = matches!(atomic.order, Order::Acquire | Order::AcquireRelease);
+            if atomic.op == AtomicOp::CompareExchange && !acquires {
+                fault = Some("a claim doesn't acquire".to_owned());
+            }
+        }
+        Node::MemoryBarrier(_, Order::Acquire, MemoryClasses::BUFFERS) => acquired = true,
+        Node::CallHandler(_) if !acquired => fault = Some("a handler runs without an acquire".to_owned()),
+        Node::CallHandler(_) => released = false,
+        Node::MemoryBarrier(_, Order::Release, MemoryClasses::BUFFERS) => released = true,
+        Node::Store4(..) => {
+            completions += 1;
+            if !released {
+                fault = Some("a completion isn't behind a release".to_owned());
+            }
+        }
+        _ => {}
+    });
+    match fault {
+        Some(fault) => Err(fault),
+        None if completions != 2 => Err(format!("{completions} completions, not a direct one and one in the queue")),
+        None => Ok(()),
+    }
+}
+
+#[test]
+fn fault_b10_claims_acquire_and_completions_are_released() {
+    check_all_levels(ordered, Mutation::NoOrdering);
+}
+
+/// A pass that finds nothing loads, and stores now and then, but does no read-modify-write on a buffer. The claim itself
+/// is one, behind the condition that something was found.
+fn idle_pass_only_loads(module: &Module) -> Result<(), String> {
+    let main = module.body.0.iter().find_map(|node| match node {
+        Node::Loop(body) => Some(body),
+        _ => None,
+    });
+    let mut found = Vec::new();
+    for node in &main.ok_or("no main loop")?.0 {
+        let idle = match node {
+            // What a claim leads to; an idle pass runs the second block.
+            Node::If(_, then, otherwise) if runs_tasks(then) => otherwise.clone(),
+            node => Block(vec![node.clone()]),
+        };
+        walk(&idle, &mut |node| {
+            if let Some(op) = read_modify_write(node).filter(|&op| op != AtomicOp::CompareExchange) {
+                found.push(op);
+            }
+        });
+    }
+    if found.is_empty() { Ok(()) } else { Err(format!("an idle pass does {found:?}")) }
+}
+
+fn runs_tasks(block: &Block) -> bool {
+    let mut found = false;
+    walk(block, &mut |node| found |= matches!(node, Node::CallHandler(_)));
+    found
+}
+
+/// The read-modify-write that a node does to a buffer, if any.
+fn read_modify_write(node: &Node) -> Option<AtomicOp> {
+    match node {
+        Node::Atomic(atomic) if matches!(atomic.place, Place::Buffer { .. }) => {
+            Some(atomic.op).filter(|op| !matches!(op, AtomicOp::Load | AtomicOp::Store))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn fault_b14_an_idle_pass_does_no_read_modify_write() {
+    check_all_levels(idle_pass_only_loads, Mutation::IdleAtomics);
+}
