@@ -194,9 +194,11 @@ for step in "${steps[@]}"; do
     doc) RUSTDOCFLAGS=-Dwarnings run doc cargo --locked doc --no-deps --features cli ;;
     build) build || break ;;
     doctest) run doctest cargo --locked test --doc --features cli ;;
-    loom)
+    loom) # everything is built anew for it, so only what it runs is optimised
       RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$root/target/loom \
-        run loom cargo --locked test --lib loom_
+        run loom cargo --locked --config 'profile.dev.package."*".opt-level=0' \
+        --config 'profile.dev.package.loom.opt-level=2' --config 'profile.dev.package.generator.opt-level=2' \
+        test --lib loom_
       ;;
     *) test_binary "$step" ;;
   esac

@@ -60,8 +60,11 @@ case $driver in
     ;;
   system)
     if ! loader_there || { [ "${ABIDE_VALIDATION:-}" = 1 ] && ! layer_there; }; then
-      need tools
-      use_tools
+      if "$root/scripts/setup.sh" tools; then
+        use_tools
+      else
+        echo 'with-driver: going on with what is installed' >&2
+      fi
     fi
     ;;
   *) usage ;;
