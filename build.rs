@@ -18,7 +18,7 @@ mod protocol;
 #[expect(dead_code, unused_imports, reason = "the library's own module: the build script uses a part of it")]
 mod scheduler;
 #[path = "src/spirv/mod.rs"]
-#[expect(unused_imports, reason = "the library's own module: the build script uses a part of it")]
+#[expect(dead_code, unused_imports, reason = "the library's own module: the build script uses a part of it")]
 mod spirv;
 
 fn main() -> anyhow::Result<()> {
