@@ -1,5 +1,6 @@
 //! A resident compute kernel on Vulkan, fed with tasks through memory.
 
+pub mod device;
 pub mod ir;
 pub mod protocol;
 pub mod scheduler;
