@@ -1,6 +1,7 @@
 //! A resident compute kernel on Vulkan, fed with tasks through memory.
 
 pub mod baked;
+pub mod device;
 pub mod ir;
 pub mod protocol;
 pub mod scheduler;
