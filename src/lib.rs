@@ -1,5 +1,7 @@
 //! A resident compute kernel on Vulkan, fed with tasks through memory.
 
 pub mod ir;
+pub mod planner;
 pub mod protocol;
+pub mod queue;
 pub mod spirv;
