@@ -4,6 +4,7 @@
 //! the words of `protocol` only, and nothing of how the host keeps its books.
 
 use super::config::QueueConfig;
+use super::outcome::{FaultCode, Outcome};
 use super::words::Words;
 use crate::protocol::{completion, inlet, opcode, outlet, slot};
 
@@ -28,6 +29,13 @@ impl ModelTask {
 
     const fn generation(&self) -> u32 {
         self.words[slot::GENERATION as usize]
+    }
+
+    const fn outcome_word(&self, outcome: Outcome) -> u32 {
+        match outcome {
+            Outcome::Done => completion::pack_outcome(completion::DONE, self.level, 0),
+            Outcome::Fault(code) => completion::pack_outcome(completion::FAULT, self.level, code.0),
+        }
     }
 }
 
@@ -117,14 +125,23 @@ impl<W: Words> ModelKernel<W> {
         Some((words, payload))
     }
 
-    /// Completes a task with an outcome of `protocol::completion`, a fault code and a result.
-    pub fn complete(&mut self, task: &ModelTask, outcome: u32, fault: u32, result: u32) {
-        let word = completion::pack_outcome(outcome, task.level, fault);
-        let direct = outlet::direct_at(self.slots(), task.slot);
-        self.store_completion(direct, [result, task.position, word, task.generation()]);
-        let entry = outlet::entry_at(self.slots(), self.entries, self.ticket);
+    /// Completes a task: its slot's direct completion first, then an entry of the queue.
+    pub fn complete(&mut self, task: &ModelTask, outcome: Outcome, result: u32) {
+        self.complete_slot(task, outcome, result);
+        self.complete_entry(task, outcome, result);
+    }
+
+    /// Stores the direct completion of a task's slot; [`complete_entry`](Self::complete_entry) must follow.
+    pub fn complete_slot(&self, task: &ModelTask, outcome: Outcome, result: u32) {
+        let at = outlet::direct_at(self.slots(), task.slot);
+        self.store_completion(at, [result, task.position, task.outcome_word(outcome), task.generation()]);
+    }
+
+    /// Stores a task's entry in the completion queue.
+    pub fn complete_entry(&mut self, task: &ModelTask, outcome: Outcome, result: u32) {
+        let at = outlet::entry_at(self.slots(), self.entries, self.ticket);
         self.ticket = self.ticket.wrapping_add(1);
-        self.store_completion(entry, [result, task.position, word, self.ticket]);
+        self.store_completion(at, [result, task.position, task.outcome_word(outcome), self.ticket]);
     }
 
     fn store_completion(&self, at: u32, words: [u32; completion::WORDS as usize]) {
@@ -139,8 +156,8 @@ impl<W: Words> ModelKernel<W> {
             return false;
         };
         match task.opcode() {
-            opcode::NOP => self.complete(&task, completion::DONE, 0, task.payload[0]),
-            _ => self.complete(&task, completion::FAULT, completion::fault::NO_HANDLER, 0),
+            opcode::NOP => self.complete(&task, Outcome::Done, task.payload[0]),
+            _ => self.complete(&task, Outcome::Fault(FaultCode(completion::fault::NO_HANDLER)), 0),
         }
         true
     }

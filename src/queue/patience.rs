@@ -38,6 +38,9 @@ impl Patience {
 
     /// Lets a little time pass and says what to do next; `left` says that the kernel has left.
     pub fn next(&mut self, left: bool) -> Next {
+        if self.deadline.is_zero() {
+            return Next::Over(Duration::ZERO);
+        }
         self.rounds = self.rounds.wrapping_add(1);
         if self.spinning && !left && !self.rounds.is_multiple_of(ROUNDS) {
             std::hint::spin_loop();

@@ -7,6 +7,6 @@ pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A value on a cache line pair of its own, so that writers of its neighbours don't take the line away.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 pub struct Padded<T>(pub T);
