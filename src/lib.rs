@@ -3,6 +3,8 @@
 pub mod baked;
 pub mod device;
 pub mod ir;
+pub mod planner;
 pub mod protocol;
+pub mod queue;
 pub mod scheduler;
 pub mod spirv;

@@ -1,0 +1,86 @@
+//! What both halves hold: memory, levels, and the way to the kernel's launches.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::config::QueueConfig;
+use super::error::ConfigError;
+use super::link::{Link, LinkError};
+use super::ring::Level;
+use super::sync::{AtomicU64, Ordering};
+use super::words::Words;
+use crate::protocol::{inlet, outlet};
+
+/// What both halves of a pair of queues hold.
+pub struct Shared<W> {
+    pub inlet: W,
+    pub outlet: W,
+    pub levels: Box<[Level]>,
+    pub slots: u32,
+    pub entries: u32,
+    pub tables: u32,
+    /// Outstanding tasks that the kernel has nothing more to do for; written by the completion queue alone.
+    settled: AtomicU64,
+    link: Arc<dyn Link>,
+    /// The error after which nothing pushed would run.
+    lost: OnceLock<LinkError>,
+}
+
+impl<W: Words> Shared<W> {
+    pub fn new(config: &QueueConfig, inlet: W, outlet: W, link: Arc<dyn Link>) -> Result<Self, ConfigError> {
+        config.check()?;
+        let (slots, entries, tables) = (config.slots(), config.entries, config.tables);
+        let sizes = [
+            ("inlet", inlet.len(), inlet::words(slots, tables)),
+            ("outlet", outlet.len(), outlet::words(slots, entries)),
+        ];
+        for (buffer, words, needed) in sizes {
+            if words < needed {
+                return Err(ConfigError::Memory { buffer, words, needed });
+            }
+        }
+        let levels = config.rings().zip(&config.windows);
+        let levels = levels.map(|(ring, &window)| Level::new(ring, window, config.first_lap)).collect();
+        let settled = AtomicU64::new(0);
+        Ok(Self { inlet, outlet, levels, slots, entries, tables, settled, link, lost: OnceLock::new() })
+    }
+
+    /// True where the latest launch has left.
+    #[inline]
+    pub fn kernel_has_left(&self) -> bool {
+        self.outlet.load(outlet::ENDED) == self.link.launch()
+    }
+
+    /// Asks the link to look after the launch, and remembers an error that is final.
+    #[cold]
+    pub fn turn(&self, patience: Duration) -> Result<(), LinkError> {
+        self.link.turn(patience).inspect_err(|&error| {
+            if error.is_final() {
+                // The first final error stays; a later one tells nothing new.
+                let _ = self.lost.set(error);
+            }
+        })
+    }
+
+    /// The error after which nothing pushed would run.
+    #[inline]
+    pub fn lost(&self) -> Option<LinkError> {
+        self.lost.get().copied()
+    }
+
+    /// Tasks that wait for the kernel: outstanding and not settled. A hint while other threads push.
+    pub fn pending(&self) -> u64 {
+        self.outstanding().saturating_sub(self.settled.load(Ordering::Relaxed))
+    }
+
+    /// Reports how many outstanding tasks are settled; called by the completion queue alone.
+    pub fn settle(&self, tasks: u64) {
+        // Relaxed: it only decides whether a kernel that has left is worth launching.
+        self.settled.store(tasks, Ordering::Relaxed);
+    }
+
+    /// Tasks that were pushed and whose completions are not delivered or not consumed, of all levels.
+    pub fn outstanding(&self) -> u64 {
+        self.levels.iter().map(Level::in_flight).sum()
+    }
+}

@@ -1,0 +1,172 @@
+//! The submission half: reserves slots, writes tasks into them and publishes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::{BatchError, PushError, TaskError};
+use super::link::LinkError;
+use super::ring::{Level, Place};
+use super::shared::Shared;
+use super::task::{EXTENSION_LINES, Task, extension_line};
+use super::ticket::{Ticket, Tickets};
+use super::words::{Memory, Words};
+use crate::protocol::{LINE, inlet, slot};
+
+/// Pushes tasks; clone it to push from several threads.
+///
+/// A pushed task may be seen by the kernel at once; [`publish`](Self::publish) makes sure that it is. Dropping a handle
+/// publishes what it pushed.
+pub struct SubmissionQueue<W: Words = Memory> {
+    shared: Arc<Shared<W>>,
+    /// True where something was pushed through this handle since it last published.
+    unpublished: bool,
+}
+
+impl<W: Words> SubmissionQueue<W> {
+    pub(super) fn new(shared: Arc<Shared<W>>) -> Self {
+        Self { shared, unpublished: false }
+    }
+
+    /// Pushes a task and returns the ticket that its completion will carry.
+    ///
+    /// # Errors
+    /// [`PushError::Full`] gives the task back when its level has no free slot or its window is used up;
+    /// [`PushError::Invalid`] says why the task can never be pushed; [`PushError::Lost`] that it would never run.
+    pub fn push<'a>(&mut self, task: Task<'a>) -> Result<Ticket, PushError<'a>> {
+        let level = self.admit(&task)?;
+        if let Some(error) = self.shared.lost() {
+            return Err(PushError::Lost(error));
+        }
+        let Some(position) = level.reserve(1, &self.shared.outlet) else {
+            return Err(PushError::Full(task));
+        };
+        self.write(level, position, level.ring.place(position), &task);
+        self.unpublished = true;
+        Ok(Ticket::new(task.level, position))
+    }
+
+    /// Pushes all of the tasks or none, and returns their tickets in order; all must be of one level.
+    ///
+    /// # Errors
+    /// [`BatchError::Full`] when there is no room now and [`BatchError::TooLong`] when there never is; the others say
+    /// which task can never be pushed and why, or that none would run.
+    pub fn push_batch(&mut self, tasks: &[Task<'_>]) -> Result<Tickets, BatchError> {
+        let Some(first) = tasks.first() else {
+            return Ok(Tickets { level: 0, positions: 0..0 });
+        };
+        let level = self.admit(first).map_err(|error| BatchError::Invalid { index: 0, error })?;
+        for (index, task) in tasks.iter().enumerate().skip(1) {
+            self.admit(task).map_err(|error| BatchError::Invalid { index, error })?;
+            if task.level != first.level {
+                return Err(BatchError::MixedLevels { first: first.level, index, level: task.level });
+            }
+        }
+        if tasks.len() > level.capacity() as usize {
+            let limit = level.capacity();
+            return Err(BatchError::TooLong { level: first.level, len: tasks.len(), limit });
+        }
+        if let Some(error) = self.shared.lost() {
+            return Err(BatchError::Lost(error));
+        }
+        let count = tasks.len() as u64;
+        let Some(start) = level.reserve(count, &self.shared.outlet) else {
+            return Err(BatchError::Full { level: first.level, len: tasks.len() });
+        };
+        let mut place = level.ring.place(start);
+        for (position, task) in (start..).zip(tasks) {
+            self.write(level, position, place, task);
+            place = level.ring.next(place);
+        }
+        self.unpublished = true;
+        Ok(Tickets { level: first.level, positions: start..start + count })
+    }
+
+    /// Makes everything that was pushed through this handle visible to the kernel, and has it launched where it has
+    /// left.
+    ///
+    /// # Errors
+    /// Why the tasks can't be run now. They stay pushed: [`CompletionQueue::unfinished`](super::CompletionQueue::unfinished)
+    /// lists them.
+    pub fn publish(&mut self) -> Result<(), LinkError> {
+        if self.unpublished {
+            self.shared.inlet.flush();
+            self.unpublished = false;
+        }
+        // A kernel that leaves just now is missed here, and noticed by the next publish, poll or wait.
+        if self.shared.kernel_has_left() && self.shared.pending() > 0 {
+            self.shared.turn(Duration::ZERO)?;
+        }
+        Ok(())
+    }
+
+    /// Tasks that were pushed and are not finished: by any handle, of all levels.
+    pub fn outstanding(&self) -> u64 {
+        self.shared.outstanding()
+    }
+
+    /// Tasks of a level that are not finished; 0 for a level that does not exist.
+    pub fn in_flight(&self, level: u32) -> u64 {
+        self.shared.levels.get(level as usize).map_or(0, Level::in_flight)
+    }
+
+    /// Checks a task and finds its level.
+    fn admit(&self, task: &Task<'_>) -> Result<&Level, TaskError> {
+        task.check(self.shared.levels.len() as u32, self.shared.tables)?;
+        let level = &self.shared.levels[task.level as usize];
+        if level.capacity() == 0 {
+            return Err(TaskError::NoSlots { level: task.level });
+        }
+        Ok(level)
+    }
+
+    /// Writes a task into the slot at `place`, which was reserved for it.
+    #[inline]
+    fn write(&self, level: &Level, position: u64, place: Place, task: &Task<'_>) {
+        // Before the slot's generation: whoever sees the completion finds the task.
+        level.table.insert(position, task.user_data);
+        let generation = place.generation();
+        if !task.extension().is_empty() {
+            self.write_extension(place, task.extension(), generation);
+        }
+        // Its tags, stored last, pair with the kernel's acquiring load of the generation.
+        self.shared.inlet.store_slot(inlet::slot_at(place.slot), &task.slot_words(generation));
+    }
+
+    /// Writes all lines of the slot's extension, since the kernel checks the tags of each.
+    #[cold]
+    fn write_extension(&self, place: Place, payload: &[u32], generation: u32) {
+        let extensions = inlet::extensions_at(self.shared.slots, self.shared.tables);
+        let at = extensions + place.slot * slot::EXTENSION_WORDS;
+        for line in 0..EXTENSION_LINES {
+            self.shared.inlet.store_slot(at + line * LINE, &extension_line(payload, generation, line));
+        }
+    }
+}
+
+impl<W: Words> Clone for SubmissionQueue<W> {
+    fn clone(&self) -> Self {
+        // What the other handle has not published is its own business.
+        Self::new(self.shared.clone())
+    }
+}
+
+impl<W: Words> Drop for SubmissionQueue<W> {
+    fn drop(&mut self) {
+        if self.unpublished
+            && let Err(error) = self.publish()
+        {
+            log::warn!("tasks that were pushed before a submission queue was dropped may not run: {error}");
+        }
+    }
+}
+
+impl<W: Words> fmt::Debug for SubmissionQueue<W> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("SubmissionQueue")
+            .field("outstanding", &self.outstanding())
+            .field("unpublished", &self.unpublished)
+            .finish_non_exhaustive()
+    }
+}
