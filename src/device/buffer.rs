@@ -6,8 +6,8 @@ use std::sync::Arc;
 use ash::vk;
 use gpu_allocator::vulkan::Allocation;
 
-use super::logical::Device;
 use super::error::{Error, Result, check};
+use super::logical::Device;
 use super::mapped::Mapped;
 use super::memory::{MemoryType, Placement};
 

@@ -52,9 +52,11 @@ impl Instance {
         let application =
             vk::ApplicationInfo::default().application_name(c"abide").engine_name(c"abide").api_version(API_VERSION);
         let extensions = [ash::ext::debug_utils::NAME.as_ptr()];
-        let info = vk::InstanceCreateInfo::default()
-            .application_info(&application)
-            .enabled_extension_names(if debug { &extensions } else { &[] });
+        let info = vk::InstanceCreateInfo::default().application_info(&application).enabled_extension_names(if debug {
+            &extensions
+        } else {
+            &[]
+        });
         // SAFETY: the structures live until the call returns, and the extension is one that the loader has.
         let raw = unsafe { entry.create_instance(&info, None) };
         let raw = match raw {

@@ -227,10 +227,8 @@ impl LaunchQueue {
         let value = self.last + 1;
         let (buffers, signals, values) = ([commands], [self.timeline.raw()], [value]);
         let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
-        let info = vk::SubmitInfo::default()
-            .command_buffers(&buffers)
-            .signal_semaphores(&signals)
-            .push_next(&mut timeline);
+        let info =
+            vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&signals).push_next(&mut timeline);
         let queue = pick(&self.device, self.copies);
         let _others_wait = queue.lock.lock();
         // SAFETY: the queue's lock is held, and everything that is submitted lives until the submission has ended.

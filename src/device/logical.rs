@@ -1,7 +1,7 @@
 //! A device: opened by abide, or adopted from an embedder.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ash::vk;
 use parking_lot::Mutex;

@@ -126,9 +126,7 @@ struct Bound {
 
 impl Bound {
     fn write(&self) {
-        let whole = |buffer: &Buffer| {
-            [vk::DescriptorBufferInfo::default().buffer(buffer.raw()).range(vk::WHOLE_SIZE)]
-        };
+        let whole = |buffer: &Buffer| [vk::DescriptorBufferInfo::default().buffer(buffer.raw()).range(vk::WHOLE_SIZE)];
         let infos: Vec<_> = self.buffers.iter().map(whole).collect();
         let writes: Vec<_> = infos
             .iter()

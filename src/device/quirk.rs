@@ -94,9 +94,7 @@ pub const NOISE: &[NoiseRow] = &[NoiseRow {
 /// The row of a device's quirk, where it has that one.
 pub fn quirk(device: &DeviceInfo, quirk: Quirk) -> Option<&'static QuirkRow> {
     let release = device.driver_release();
-    QUIRKS.iter().find(|row| {
-        row.quirk == quirk && row.driver == device.driver_id && row.releases.contains(&release)
-    })
+    QUIRKS.iter().find(|row| row.quirk == quirk && row.driver == device.driver_id && row.releases.contains(&release))
 }
 
 /// Whether a message of the validation layer is known to be wrong.

@@ -47,7 +47,6 @@ impl fmt::Display for FaultCode {
             fault::NO_HANDLER => "no handler is registered under the opcode: register it before building the runtime",
             fault::OUT_OF_RANGE => "an index is outside the bound buffer: bind a larger one or check the payload",
             fault::NOT_BOUND => "a buffer that the handler needs is not bound: name a binding table that has it",
-            fault::NO_TENANT => "the tenant does not exist: register it first",
             fault::TORN => "parts of the task never reached the kernel: run `abide doctor` to check the memory",
             fault::LOOP_LIMIT => "the driver cut the handler's loops short: loop less, or use a newer driver",
             fault::WRONG_LEVEL => "the task's level is not its slot's: something else writes to the inlet",

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 use super::error::{Error, Result};
 use super::logical::Device;
 use super::memory::{COHERENT, Relabel};
-use probe::Probe;
 pub(super) use probe::PATIENCE;
+use probe::Probe;
 use report::{Chosen, choose, flag_names};
 pub use report::{Mode, PlacementReport, Report};
 

@@ -104,17 +104,16 @@ pub(super) struct Chosen {
 pub(super) fn choose(types: &[MemoryType], placements: &[PlacementReport]) -> Option<Chosen> {
     let (local, cached) = (vk::MemoryPropertyFlags::DEVICE_LOCAL, vk::MemoryPropertyFlags::HOST_CACHED);
     let best = |fits: &dyn Fn(&PlacementReport) -> bool, penalty: &dyn Fn(vk::MemoryPropertyFlags) -> u32| {
-        let best = placements.iter().filter(|seen| fits(seen)).min_by_key(|seen| (penalty(seen.flags), seen.memory_type));
+        let best =
+            placements.iter().filter(|seen| fits(seen)).min_by_key(|seen| (penalty(seen.flags), seen.memory_type));
         best.map(|seen| MemoryType { index: seen.memory_type, flags: seen.flags })
     };
     // The host only writes to the inlet: write-combined memory is the best for that.
-    let for_inlet = |flags: vk::MemoryPropertyFlags| {
-        2 * u32::from(!flags.contains(local)) + u32::from(flags.contains(cached))
-    };
+    let for_inlet =
+        |flags: vk::MemoryPropertyFlags| 2 * u32::from(!flags.contains(local)) + u32::from(flags.contains(cached));
     // The host polls the outlet: from its own cache where it can.
-    let for_outlet = |flags: vk::MemoryPropertyFlags| {
-        2 * u32::from(!flags.contains(cached)) + u32::from(flags.contains(local))
-    };
+    let for_outlet =
+        |flags: vk::MemoryPropertyFlags| 2 * u32::from(!flags.contains(cached)) + u32::from(flags.contains(local));
     let inlet = best(&|seen| seen.host_write_seen && seen.flags.contains(local), &for_inlet);
     let outlet = best(&|seen| seen.device_write_seen, &for_outlet);
     let obstacle = match (inlet, outlet) {
