@@ -98,7 +98,7 @@ impl MemoryClasses {
     pub const ALL: Self = Self { buffers: true, shared: true };
 }
 
-/// Where a word lies.
+/// Where a word lies. An index has to be inside the buffer or array: nothing checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Word `index` of a buffer.
@@ -150,6 +150,10 @@ pub enum AtomicOp {
 }
 
 /// An atomic access.
+///
+/// Unless its order is relaxed, one on a buffer or behind an address orders accesses to buffers; one on a workgroup array
+/// orders those to workgroup memory as well. Where a compare-exchange finds something else, it acquires as its order says
+/// and releases nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Atomic {
     /// The value before (for a load, the value), or none for a store.
@@ -281,7 +285,7 @@ pub enum Node {
     Compose(Value, [Value; 4]),
     /// One word, by index 0 to 3, of a Vec4.
     Extract(Value, Value, u32),
-    /// Reads a variable.
+    /// Reads a variable, which this block or one around it has set before.
     Get(Value, Var),
     /// Writes a variable.
     Set(Var, Value),
@@ -295,9 +299,10 @@ pub enum Node {
     Store4(Place, Value),
     /// An atomic access.
     Atomic(Atomic),
-    /// Orders this invocation's accesses to memory.
+    /// Orders this invocation's accesses to memory; has an order other than relaxed, and at least one class.
     MemoryBarrier(Scope, Order, MemoryClasses),
-    /// Waits for all invocations of the workgroup, and orders their accesses among them.
+    /// Waits for all invocations of the workgroup, and orders their accesses among them. Either all of them come to it
+    /// or none.
     ControlBarrier(MemoryClasses),
     /// An operation across the subgroup.
     Subgroup(Value, SubgroupOp),
@@ -312,6 +317,7 @@ pub enum Node {
     /// Goes on with the innermost loop's next turn.
     Continue,
     /// Runs the linked handler with this opcode; all invocations of the workgroup take part. Without a linked handler
-    /// of that opcode it stores fault NO_HANDLER in the task's words.
+    /// of that opcode invocation 0 stores fault NO_HANDLER in the task's words. The kernel's own control barriers,
+    /// before and after, carry the task's words to the handler and back.
     CallHandler(Value),
 }
