@@ -1,6 +1,6 @@
 //! Atomics: each operation alone, and all lanes at once.
 
-use abide::ir::{Access, AtomicOp, Builder, Order, Scope, UnaryOp};
+use abide::ir::{Access, AtomicOp, Buffer, Builder, Order, Place, Scope, UnaryOp};
 
 use crate::compute::{Gpu, Job};
 use crate::{ACCESSES, global_index, run, run_on};
@@ -26,64 +26,78 @@ fn atomic_model(op: AtomicOp, before: u32, value: u32, expected: u32) -> (u32, u
     (after, before)
 }
 
-#[test]
-fn atomics_of_each_operation_order_scope_and_place() {
+/// Runs every operation in every legal order at one place, and gives what the kernel has to write into `out`.
+fn sequence(b: &mut Builder, out: Buffer, place: Place, scope: Scope) -> Vec<u32> {
     use AtomicOp::*;
-    let Some(gpu) = Gpu::open() else { return };
-    for access in ACCESSES {
-        let mut b = Builder::new("atomics", 2);
-        let (out, words) = (b.buffer("out", 0, Access::Private), b.buffer("words", 1, access));
-        let shared = b.shared("shared", 1);
-        let (low, high, zero) = (b.param(0), b.param(1), b.value(0u32));
-        let places = [b.at(words, 5u32), b.shared_at(shared, 0u32), b.address_at(low, high, zero)];
-        let (mut expected, mut at) = (Vec::new(), 0u32);
-        for place in places {
-            b.store(place, 1000u32);
-            let mut now = 1000u32;
-            for scope in [Scope::Workgroup, Scope::Device] {
-                for order in [Order::Relaxed, Order::Acquire, Order::Release, Order::AcquireRelease] {
-                    for (op, value) in [
-                        (Load, 0),
-                        (Store, 77),
-                        (Exchange, 0xffff_fff0),
-                        (Add, 0x25),
-                        (Min, 9),
-                        (Max, 0x8000_0000),
-                        (Or, 0xff),
-                        (And, 0xf0),
-                        (CompareExchange, 3),
-                        (CompareExchange, 4),
-                    ] {
-                        let legal = match op {
-                            Load => matches!(order, Order::Relaxed | Order::Acquire),
-                            Store => matches!(order, Order::Relaxed | Order::Release),
-                            _ => true,
-                        };
-                        if !legal {
-                            continue;
-                        }
-                        let (after, before) = atomic_model(op, now, value, 0xf0);
-                        let result = match op {
-                            Load => Some(b.atomic_load(place, scope, order)),
-                            Store => {
-                                b.atomic_store(place, value, scope, order);
-                                None
-                            }
-                            CompareExchange => Some(b.compare_exchange(place, 0xf0u32, value, scope, order)),
-                            _ => Some(b.atomic(op, place, value, scope, order)),
-                        };
-                        now = after;
-                        let seen = b.load(place);
-                        for (value, want) in result.map(|r| (r, before)).into_iter().chain([(seen, after)]) {
-                            let target = b.at(out, at);
-                            b.store(target, value);
-                            expected.push(want);
-                            at += 1;
-                        }
-                    }
+    const STEPS: [(AtomicOp, u32); 10] = [
+        (Load, 0),
+        (Store, 77),
+        (Exchange, 0xffff_fff0),
+        (Add, 0x25),
+        (Min, 9),
+        (Max, 0x8000_0000),
+        (Or, 0xff),
+        (And, 0xf0),
+        (CompareExchange, 3),
+        (CompareExchange, 4),
+    ];
+    let (mut expected, mut now) = (Vec::new(), 1000u32);
+    b.store(place, now);
+    for order in [Order::Relaxed, Order::Acquire, Order::Release, Order::AcquireRelease] {
+        for (op, value) in STEPS {
+            let result = match op {
+                Load if matches!(order, Order::Relaxed | Order::Acquire) => Some(b.atomic_load(place, scope, order)),
+                Store if matches!(order, Order::Relaxed | Order::Release) => {
+                    b.atomic_store(place, value, scope, order);
+                    None
                 }
+                Load | Store => continue,
+                CompareExchange => Some(b.compare_exchange(place, 0xf0u32, value, scope, order)),
+                _ => Some(b.atomic(op, place, value, scope, order)),
+            };
+            let (after, before) = atomic_model(op, now, value, 0xf0);
+            now = after;
+            let seen = b.load(place);
+            for (value, want) in result.map(|result| (result, before)).into_iter().chain([(seen, after)]) {
+                let target = b.at(out, expected.len() as u32);
+                b.store(target, value);
+                expected.push(want);
             }
         }
+    }
+    expected
+}
+
+/// Kinds of places that atomics reach.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Buffer(Access),
+    Address,
+    Shared,
+}
+
+#[test]
+fn atomics_of_each_operation_order_scope_and_place() {
+    let Some(gpu) = Gpu::open() else { return };
+    let kinds = ACCESSES.map(Kind::Buffer).into_iter().chain([Kind::Address, Kind::Shared]);
+    for (kind, scope) in kinds.flat_map(|kind| [(kind, Scope::Workgroup), (kind, Scope::Device)]) {
+        let mut b = Builder::new("atomics", 2);
+        let out = b.buffer("out", 0, Access::Private);
+        let place = match kind {
+            Kind::Buffer(access) => {
+                let words = b.buffer("words", 1, access);
+                b.at(words, 5u32)
+            }
+            Kind::Address => {
+                let (low, high, zero) = (b.param(0), b.param(1), b.value(0u32));
+                b.address_at(low, high, zero)
+            }
+            Kind::Shared => {
+                let shared = b.shared("shared", 1);
+                b.shared_at(shared, 0u32)
+            }
+        };
+        let expected = sequence(&mut b, out, place, scope);
         let job = Job {
             buffers: vec![vec![0; expected.len()], vec![0; 8]],
             addressed: vec![0; 4],
@@ -92,7 +106,7 @@ fn atomics_of_each_operation_order_scope_and_place() {
             groups: 1,
         };
         let outcome = run_on(&gpu, &b.finish(), &job);
-        assert_eq!(outcome.buffers[0], expected, "{access:?}");
+        assert_eq!(outcome.buffers[0], expected, "{kind:?}, {scope:?}");
     }
 }
 
