@@ -6,5 +6,6 @@ pub mod ir;
 pub mod planner;
 pub mod protocol;
 pub mod queue;
+pub mod runtime;
 pub mod scheduler;
 pub mod spirv;

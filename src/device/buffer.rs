@@ -166,7 +166,8 @@ impl Buffer {
         std::mem::forget(self);
     }
 
-    pub(super) fn device(&self) -> &Device {
+    /// The device that it was made on.
+    pub fn device(&self) -> &Device {
         &self.0.device
     }
 }

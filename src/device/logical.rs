@@ -201,6 +201,15 @@ impl Drop for Guard {
     }
 }
 
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device")
+            .field("name", &self.0.info.name)
+            .field("mode", &self.0.report.mode)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Device {
     /// Opens the device that a selector says, and tests it.
     ///

@@ -2,7 +2,7 @@
 
 use super::{LINE, completion, lines};
 
-/// Counts passes of worker 0, so that the host sees that the kernel is alive. A line of its own.
+/// Sign of life, packed by [`pack_beat`]; any worker's changes it. A line of its own.
 pub const HEARTBEAT: u32 = 0;
 /// Number of the last launch whose workers have all left, stored by the last of them. A line of its own.
 pub const ENDED: u32 = LINE;
@@ -10,6 +10,16 @@ pub const ENDED: u32 = LINE;
 pub const EXIT: u32 = LINE + 1;
 /// Words before the taken words.
 pub const STATUS_WORDS: u32 = 2 * LINE;
+
+/// Passes of a worker from one beat to its next, as a power of two.
+pub const BEAT_SHIFT: u32 = 8;
+/// Bits of a heartbeat that count beats.
+pub const BEAT_BITS: u32 = 20;
+
+/// Packs a heartbeat; top bits of the launch and of the worker's passes are dropped.
+pub const fn pack_beat(launch: u32, pass: u32) -> u32 {
+    (launch << BEAT_BITS) | ((pass >> BEAT_SHIFT) & ((1 << BEAT_BITS) - 1))
+}
 
 /// Why a worker left the kernel.
 pub mod exit {

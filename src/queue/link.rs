@@ -37,6 +37,7 @@ impl fmt::Display for ExitReason {
             exit::STOP => formatter.write_str("it was asked to stop"),
             exit::IDLE => formatter.write_str("it had been idle for as long as the launch allows"),
             exit::BUDGET => formatter.write_str("it had used up its budget of passes"),
+            exit::SHUTDOWN => formatter.write_str("a SHUTDOWN task ended it"),
             exit::ONE_TASK => formatter.write_str("the launch runs one task a worker"),
             other => write!(formatter, "unknown reason {other}"),
         }
@@ -63,7 +64,10 @@ pub enum LinkError {
     /// The driver has given the device up.
     #[error("the device is lost: open it again and push the tasks of `CompletionQueue::unfinished` anew")]
     DeviceLost,
-    /// The runtime was stopped or dropped.
+    /// The driver refused a call for another reason, which is logged.
+    #[error("the driver refused to launch or watch the kernel, for the reason that is logged: build another runtime")]
+    Refused,
+    /// The runtime was stopped or dropped, or a SHUTDOWN task ended it.
     #[error("the runtime is stopped: build another one and push the unfinished tasks there")]
     Stopped,
 }

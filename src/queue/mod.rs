@@ -38,6 +38,7 @@
 mod completion;
 mod config;
 mod error;
+mod in_flight;
 mod link;
 mod mapped;
 pub mod model;
@@ -58,6 +59,7 @@ use std::sync::Arc;
 pub use completion::CompletionQueue;
 pub use config::QueueConfig;
 pub use error::{BatchError, ConfigError, PushError, TaskError, WaitError};
+pub use in_flight::InFlight;
 pub use link::{ExitReason, Link, LinkError};
 pub use mapped::MappedWords;
 pub use outcome::{Completion, FaultCode, Outcome};

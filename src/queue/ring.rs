@@ -148,6 +148,13 @@ impl Level {
         self.tail() - finished
     }
 
+    /// A position before which every task has ended, and whose tasks' completions have been taken.
+    pub fn finished_before<W: Words>(&self, outlet: &W) -> u64 {
+        // Tasks before `taken` are in the table, since their slots were published; others may not have got there yet.
+        let taken = self.walk_taken(self.tail(), outlet);
+        self.table.oldest().unwrap_or(taken).min(taken)
+    }
+
     /// Reports that `finished` tasks have ended since the start; called by the completion queue alone.
     #[inline]
     pub fn finish(&self, finished: u64) {

@@ -51,9 +51,12 @@ impl<W: Words> Shared<W> {
         self.outlet.load(outlet::ENDED) == self.link.launch()
     }
 
-    /// Asks the link to look after the launch, and remembers an error that is final.
+    /// Asks the link to look after the launch where there is something to run, and remembers an error that is final.
     #[cold]
     pub fn turn(&self, patience: Duration) -> Result<(), LinkError> {
+        if self.pending() == 0 {
+            return Ok(());
+        }
         self.link.turn(patience).inspect_err(|&error| {
             if error.is_final() {
                 // The first final error stays; a later one tells nothing new.

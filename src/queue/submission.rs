@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{BatchError, PushError, TaskError};
+use super::in_flight::InFlight;
 use super::link::LinkError;
 use super::ring::{Level, Place};
 use super::shared::Shared;
@@ -98,6 +99,11 @@ impl<W: Words> SubmissionQueue<W> {
             self.shared.turn(Duration::ZERO)?;
         }
         Ok(())
+    }
+
+    /// A view of the tasks in flight that other threads can keep.
+    pub fn in_flight_view(&self) -> InFlight<W> {
+        InFlight::new(self.shared.clone())
     }
 
     /// Tasks that were pushed and are not finished: by any handle, of all levels.

@@ -6,9 +6,6 @@ use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Place, Scope, V
 use crate::protocol::completion::fault;
 use crate::protocol::{inlet, launch, opcode, outlet, state, task};
 
-/// Passes between two heartbeats of a worker.
-const HEARTBEAT_PASSES: u32 = 256;
-
 /// Whether the launch was told to end, as the leader saw it: one word for even and one for odd passes.
 const TOLD: u32 = task::KERNEL + 5;
 const _: () = assert!(TOLD + 2 <= task::WORDS);
@@ -97,12 +94,14 @@ fn listen(b: &mut Builder, cx: &Context, pass: Value, rest: &Rest) -> Place {
         let stopped = b.ne(stop, 0u32);
         let reason = b.select(stopped, outlet::exit::STOP, reason);
         b.store(told, reason);
-        let beat = b.and(pass, HEARTBEAT_PASSES - 1);
-        let beat = b.eq(beat, 0u32);
-        b.when(beat, |b| {
-            // Differs from worker to worker and from beat to beat, so that any worker's beat changes the word.
-            let value = b.mul(pass, cx.workers);
-            let value = b.add(value, cx.worker);
+        let since = b.and(pass, (1u32 << outlet::BEAT_SHIFT) - 1);
+        let due = b.eq(since, 0u32);
+        b.when(due, |b| {
+            let launch = b.param(launch::LAUNCH);
+            let launch = b.shl(launch, outlet::BEAT_BITS);
+            let beats = b.shr(pass, outlet::BEAT_SHIFT);
+            let beats = b.and(beats, (1u32 << outlet::BEAT_BITS) - 1);
+            let value = b.or(launch, beats);
             let heartbeat = b.at(cx.outlet, outlet::HEARTBEAT);
             b.store(heartbeat, value);
         });

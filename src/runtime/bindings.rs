@@ -1,0 +1,145 @@
+//! Binding tables: which buffers a task's handler finds under its bindings.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::error::{Error, Result};
+use super::launcher::Launcher;
+use crate::device::{Buffer, Device};
+use crate::protocol::binding;
+use crate::queue::InFlight;
+
+/// The runtime's tables.
+#[derive(Debug)]
+pub(super) struct Tables {
+    pool: Arc<Pool>,
+}
+
+struct Pool {
+    launcher: Arc<Launcher>,
+    in_flight: InFlight,
+    state: Mutex<State>,
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool").finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    free: Vec<u32>,
+    /// Dropped tables, with the buffers that unfinished tasks may still use.
+    retired: Vec<Retired>,
+}
+
+#[derive(Debug)]
+struct Retired {
+    table: u32,
+    /// Tasks that were pushed before the table was dropped.
+    until: Vec<u64>,
+    _buffers: Vec<Buffer>,
+}
+
+/// A binding table; it keeps its buffers alive while any task that names it is unfinished.
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use abide::{device::{Device, Selector}, protocol::opcode, queue::Task, runtime::Runtime};
+/// # let device = Device::open(&Selector::from_env()?)?;
+/// let (runtime, mut submission, _completion) = Runtime::builder(&device).build()?;
+/// let words = runtime.buffer("words", 4096)?;
+/// let table = runtime.bind(&[&words])?;
+/// submission.push(Task::new(opcode::STORE).bindings(table.index()).payload(&[3, 42]))?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct BindingTable {
+    index: u32,
+    buffers: Vec<Buffer>,
+    pool: Arc<Pool>,
+}
+
+impl BindingTable {
+    /// What tasks name it by: see [`crate::queue::Task::bindings`].
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The bound buffers, by entry.
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+}
+
+impl Drop for BindingTable {
+    fn drop(&mut self) {
+        let retired = Retired {
+            table: self.index,
+            until: self.pool.in_flight.issued(),
+            _buffers: std::mem::take(&mut self.buffers),
+        };
+        self.pool.state.lock().retired.push(retired);
+    }
+}
+
+impl Tables {
+    pub fn new(launcher: Arc<Launcher>, in_flight: InFlight) -> Self {
+        // Handed out from the first on.
+        let free = (0..launcher.memory().config.tables).rev().collect();
+        Self { pool: Arc::new(Pool { launcher, in_flight, state: Mutex::new(State { free, retired: Vec::new() }) }) }
+    }
+
+    pub fn bind(&self, device: &Device, buffers: &[&Buffer]) -> Result<BindingTable> {
+        if buffers.len() > binding::ENTRIES as usize {
+            return Err(Error::Entries(buffers.len()));
+        }
+        if let Some(foreign) = buffers.iter().find(|buffer| !buffer.device().is(device)) {
+            return Err(Error::ForeignBuffer { name: foreign.name().into() });
+        }
+        let memory = self.pool.launcher.memory();
+        let Some(words) = memory.inlet.mapped() else {
+            return Err(Error::Unmapped { name: memory.inlet.name().into() });
+        };
+        let index = self.take()?;
+        let at = memory.table_at(index);
+        for entry in 0..binding::ENTRIES as usize {
+            let (address, length) = buffers.get(entry).map_or((0, 0), |buffer| (buffer.address(), buffer.size()));
+            let entry_words = [address as u32, (address >> 32) as u32, length as u32, (length >> 32) as u32];
+            words.write(at + entry * binding::ENTRY_WORDS as usize, &entry_words);
+        }
+        // A task that names the table is published after this.
+        words.flush();
+        let buffers = buffers.iter().map(|&buffer| buffer.clone()).collect();
+        Ok(BindingTable { index, buffers, pool: self.pool.clone() })
+    }
+
+    /// A table that no unfinished task names.
+    fn take(&self) -> Result<u32> {
+        let mut state = self.pool.state.lock();
+        let State { free, retired } = &mut *state;
+        let launcher = &self.pool.launcher;
+        let words = launcher.memory().inlet.mapped();
+        if !retired.is_empty() {
+            let finished = self.pool.in_flight.finished();
+            retired.retain(|old| {
+                let done = old.until.iter().zip(&finished).all(|(until, finished)| finished >= until);
+                if done {
+                    // Whoever still names the table gets a fault, and not memory that is gone.
+                    if let Some(words) = words {
+                        let at = launcher.memory().table_at(old.table);
+                        words.write(at, &[0; binding::TABLE_WORDS as usize]);
+                        words.flush();
+                    }
+                    free.push(old.table);
+                }
+                !done
+            });
+        }
+        free.pop().ok_or(Error::Tables(launcher.memory().config.tables))
+    }
+}
