@@ -94,6 +94,10 @@ impl Tables {
         Self { pool: Arc::new(Pool { launcher, in_flight, state: Mutex::new(State { free, retired: Vec::new() }) }) }
     }
 
+    pub fn in_flight(&self) -> &InFlight {
+        &self.pool.in_flight
+    }
+
     pub fn bind(&self, device: &Device, buffers: &[&Buffer]) -> Result<BindingTable> {
         if buffers.len() > binding::ENTRIES as usize {
             return Err(Error::Entries(buffers.len()));

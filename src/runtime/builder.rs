@@ -362,8 +362,8 @@ impl<'a> RuntimeBuilder<'a> {
         let idle_limit = match mode {
             Mode::Resident => 0,
             // Long enough for one worker to have gone over the whole ring.
-            Mode::Epochs if sweep == 0 => workers,
-            Mode::Epochs => probe::probe_count(longest, width).saturating_mul(sweep).saturating_add(workers),
+            Mode::Epochs if sweep == 0 => workers.saturating_mul(scheduler::VISIT_PASSES),
+            Mode::Epochs => probe::probe_count(longest, width).saturating_mul(sweep.max(scheduler::VISIT_PASSES)),
         };
         let address = buffers.state.address();
         let mut params = [0; launch::WORDS as usize];

@@ -35,7 +35,7 @@ struct Level {
 impl Level {
     fn place(&self, position: u64) -> (u32, u32) {
         let slots = u64::from(self.slots);
-        (self.first + (position % slots) as u32, (position / slots) as u32 + 1)
+        (self.first + (position % slots) as u32, ((position / slots) as u32).wrapping_add(1))
     }
 }
 
@@ -200,7 +200,7 @@ mod tests {
             assert!(completion.poll().is_none(), "nothing comes before it is copied out");
             shadows.copy_out();
             while let Some(completion) = completion.poll() {
-                assert_eq!(completion.result % 3 == 0, completion.result % 3 == 0);
+                assert!(completion.result < 200, "a slice's number comes back, not {}", completion.result);
                 done += 1;
             }
         }

@@ -154,7 +154,10 @@ impl Launcher {
     }
 
     pub fn health(&self) -> Health {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        if state.phase == Phase::Running && self.has_ended(&mut state, Duration::ZERO) == Ok(true) {
+            self.ended(&mut state);
+        }
         match state.phase {
             Phase::Idle => Health::Parked,
             Phase::Quiesced => Health::Quiesced,
@@ -186,7 +189,6 @@ impl Launcher {
         }
         if state.phase == Phase::Quiesced {
             state.phase = Phase::Idle;
-            self.start(&mut state)?;
         }
         drop(state);
         self.resumed.notify_all();

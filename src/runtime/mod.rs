@@ -35,6 +35,7 @@ pub use launcher::Health;
 use crate::device::{Buffer, CopyRegion, Device, LaunchQueue, Mode, Placement};
 use crate::planner::GridPlan;
 use crate::protocol::{state, task};
+use crate::queue::Link;
 use crate::spirv::link::LinkedHandler;
 use bindings::Tables;
 use keeper::Keeper;
@@ -161,7 +162,11 @@ impl Runtime {
     /// # Errors
     /// [`Error::Lost`] where the kernel can't run any more.
     pub fn resume(&self) -> Result<()> {
-        self.launcher.resume()
+        self.launcher.resume()?;
+        if self.tables.in_flight().pending() > 0 {
+            self.launcher.turn(Duration::ZERO)?;
+        }
+        Ok(())
     }
 
     /// Stops the kernel for good and waits until it has left.

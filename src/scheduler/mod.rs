@@ -18,4 +18,4 @@ pub use context::Context;
 pub use levels::{PartitionError, PriorityOffsets};
 pub use mutation::Mutation;
 pub use scan::{Claim, NO_CLAIM, Scan};
-pub use worker::kernel;
+pub use worker::{VISIT_PASSES, kernel};

@@ -6,6 +6,9 @@ use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Place, Scope, V
 use crate::protocol::completion::fault;
 use crate::protocol::{inlet, launch, opcode, outlet, state, task};
 
+/// Passes of which one goes over another worker's part of the ring: a power of two.
+pub const VISIT_PASSES: u32 = 8;
+
 /// Whether the launch was told to end, as the leader saw it: one word for even and one for odd passes.
 const TOLD: u32 = task::KERNEL + 5;
 const _: () = assert!(TOLD + 2 <= task::WORDS);
@@ -20,22 +23,17 @@ pub fn kernel(levels: u32, mutation: Option<Mutation>) -> Module {
     let stride = b.mul(cx.workers, cx.width);
     let scan = Scan::new(b, &cx, stride);
     let passes = b.var(0u32);
-    let part = b.var(cx.worker);
+    let visit = b.var(cx.worker);
     let rest = Rest { idle: b.var(0u32), claims: b.var(0u32) };
     let exit = b.var(0u32);
     b.control_barrier(MemoryClasses::SHARED);
     b.repeat(|b| {
         let pass = b.get(passes);
         let told = listen(b, &cx, pass, &rest);
-        let mine = b.get(part);
-        let first = b.mul(mine, cx.width);
+        let part = part_of_pass(b, &cx, pass, visit);
+        let first = b.mul(part, cx.width);
         let lane = b.add(first, cx.lane);
         let claim = scan.pass(b, &cx, lane, pass);
-        // The next pass goes over another worker's part, so that a busy worker strands no slot.
-        let next = b.add(mine, 1u32);
-        let wraps = b.ge(next, cx.workers);
-        let next = b.select(wraps, 0u32, next);
-        b.set(part, next);
         let told = b.load(told);
         b.set(exit, told);
         let some = b.ne(claim.slot, NO_CLAIM);
@@ -61,6 +59,24 @@ pub fn kernel(levels: u32, mutation: Option<Mutation>) -> Module {
     });
     leave(b, &cx, exit);
     builder.finish()
+}
+
+/// The part of the ring that a worker goes over in a pass: nearly always its own, since workers that share slots are in each
+/// other's way (measured: a thirtieth of the throughput), but now and then another's, so that a busy worker strands no
+/// slot.
+fn part_of_pass(b: &mut Builder, cx: &Context, pass: Value, visit: Var) -> Value {
+    let turn = b.and(pass, VISIT_PASSES - 1);
+    let visits = b.eq(turn, VISIT_PASSES - 1);
+    let part = b.var(cx.worker);
+    b.when(visits, |b| {
+        let next = b.get(visit);
+        let next = b.add(next, 1u32);
+        let wraps = b.ge(next, cx.workers);
+        let next = b.select(wraps, 0u32, next);
+        b.set(visit, next);
+        b.set(part, next);
+    });
+    b.get(part)
 }
 
 /// Asks all workers of the launch to leave, so that a launch ends as a whole: a crew that shrank would be slow, and the host
