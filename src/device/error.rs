@@ -202,7 +202,7 @@ mod tests {
         let memory = check::<()>("vkCreateBuffer", Err(vk::Result::ERROR_OUT_OF_HOST_MEMORY));
         assert!(matches!(memory, Err(Error::OutOfMemory { memory: "host", .. })));
         let other = check::<()>("vkMapMemory", Err(vk::Result::ERROR_MEMORY_MAP_FAILED)).unwrap_err();
-        assert_eq!(other.to_string(), "vkMapMemory failed: Failed to map memory");
+        assert_eq!(other.to_string(), "vkMapMemory failed: Mapping of a memory object has failed");
         assert_eq!(version(vk::make_api_version(0, 1, 2, 131)), "1.2.131");
     }
 }

@@ -6,6 +6,7 @@ use super::kernels::{self, WIDTH, gather, ping, turns};
 use super::report::PlacementReport;
 use crate::device::buffer::Buffer;
 use crate::device::error::{Error, Result};
+use crate::device::info::DeviceType;
 use crate::device::launch::{CopyRegion, LaunchQueue};
 use crate::device::logical::Device;
 use crate::device::mapped::Mapped;
@@ -18,21 +19,30 @@ pub(in crate::device) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Turns of the loop that is tried; the known limit is 65,535.
 const TURNS: u32 = 200_000;
-/// Request and reply pairs that prove that a kernel sees host writes while it runs.
-const ROUNDS: u32 = 8;
-/// How long a memory type is tried before it counts as not seen.
+/// Changes of a word, one after another in one launch, that prove that it is seen while the kernel runs. Each can cost a
+/// time slice where kernel and host have to share a core.
+const ROUNDS: u32 = 4;
+/// How long kernels poll one memory type before it counts as not seen, and how long this may take where the machine is
+/// busy with other things.
 const TYPE_TIME: Duration = Duration::from_millis(100);
+const TYPE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the kernel of one try polls.
-const TRY_TIME: Duration = Duration::from_millis(15);
+const TRY_TIME: Duration = Duration::from_millis(30);
 /// A request without a reply is followed by another after this time.
 const REQUEST_TIME: Duration = Duration::from_micros(200);
-/// How long round trips are measured, and how many at most.
+/// The most polls of a launch that only measures how long they take; one of a millisecond is enough.
+const MOST_CALIBRATED: u32 = 1 << 22;
+/// How long round trips are measured, and how many at most; longer where the machine is so busy that there are few.
 const FLOOR_TIME: Duration = Duration::from_millis(50);
+const FLOOR_PATIENCE: Duration = Duration::from_millis(500);
 const FLOOR_ROUNDS: usize = 4_000;
+const FEW_ROUNDS: usize = 200;
 /// The most workgroups that are counted.
 const MOST_WORKERS: u32 = 4_096;
-/// How long a workgroup waits for the others.
-const GATHER_TIME: Duration = Duration::from_millis(8);
+/// How long a workgroup waits for the others: on a GPU all that fit start at once, on a CPU the system has to schedule
+/// the driver's threads first.
+const GATHER_TIME: Duration = Duration::from_millis(2);
+const GATHER_TIME_CPU: Duration = Duration::from_millis(20);
 /// The kernel beats at every 256th poll, or as good as never.
 const BEATS: u32 = 255;
 const NO_BEATS: u32 = u32::MAX >> 1;
@@ -83,28 +93,37 @@ impl Probe {
         let outlet = self.device.buffer_in("admission outlet", bytes, outlet)?;
         let kernel = self.ping.bind(&[&inlet, &outlet])?;
         let mut pair = Pair { kernel, inlet, outlet, poll_ns: 0.0 };
+        // The first launch of a pipeline may compile it.
+        self.run(&pair.kernel, 1, &[1, NO_BEATS])?;
         let mut budget = 1 << 10;
-        while budget <= 1 << 22 {
-            let began = Instant::now();
-            self.run(&pair.kernel, 1, &[budget, NO_BEATS])?;
-            let (took, polls) = (began.elapsed(), words(&pair.outlet)?.load(ping::POLLS));
-            pair.poll_ns = took.as_nanos() as f64 / f64::from(polls.max(1));
+        pair.poll_ns = f64::INFINITY;
+        loop {
+            let mut polls = 0;
+            // The shorter of two: either may have been held up.
+            for _ in 0..2 {
+                let began = Instant::now();
+                self.run(&pair.kernel, 1, &[budget, NO_BEATS])?;
+                let took = began.elapsed().as_nanos() as f64;
+                polls = words(&pair.outlet)?.load(ping::POLLS);
+                pair.poll_ns = pair.poll_ns.min(took / f64::from(polls.max(1)));
+            }
             // A loop limit shows as fewer polls than were asked for; longer launches would tell no more.
-            if took > Duration::from_millis(1) || polls < budget {
-                break;
+            if polls < budget || budget >= MOST_CALIBRATED || pair.poll_ns * f64::from(budget) > 1e6 {
+                return Ok(pair);
             }
             budget *= 4;
         }
-        Ok(pair)
     }
 
     /// Tries one memory type in both directions.
     pub(super) fn placement(&mut self, memory: MemoryType) -> Result<PlacementReport> {
         let pair = self.pair(memory, memory)?;
         let (mut host_write_seen, mut device_write_seen) = (false, false);
-        let began = Instant::now();
-        while began.elapsed() < TYPE_TIME && !(host_write_seen && device_write_seen) {
+        let (mut polled, began) = (0.0, Instant::now());
+        let enough = |polled| polled >= TYPE_TIME.as_nanos() as f64 || began.elapsed() > TYPE_PATIENCE;
+        while !enough(polled) && !(host_write_seen && device_write_seen) {
             let seen = self.try_pair(&pair)?;
+            polled += f64::from(words(&pair.outlet)?.load(ping::POLLS)) * pair.poll_ns;
             host_write_seen |= seen.replies.max(seen.changes) >= ROUNDS;
             // Each reply was to a request that followed the last reply, so the kernel was running.
             device_write_seen |= seen.running && (seen.replies >= ROUNDS || seen.beats >= ROUNDS);
@@ -142,7 +161,7 @@ impl Probe {
             if enough {
                 break;
             }
-            pause(spins);
+            pause(spins, 64);
         }
         self.end(launch)?;
         seen.changes = outlet.load(ping::CHANGES);
@@ -153,7 +172,7 @@ impl Probe {
     pub(super) fn round_trips(&mut self, pair: &Pair) -> Result<Vec<Duration>> {
         let mut trips = Vec::with_capacity(FLOOR_ROUNDS);
         let began = Instant::now();
-        while began.elapsed() < FLOOR_TIME && trips.len() < FLOOR_ROUNDS {
+        while more_trips(began, trips.len()) {
             let launch = self.begin(pair, FLOOR_TIME, NO_BEATS)?;
             self.exchange(pair, launch, began, &mut trips)?;
             words(&pair.inlet)?.store(ping::REQUEST, ping::STOP);
@@ -171,10 +190,10 @@ impl Probe {
             let mut spins = 0_u32;
             while outlet.load(word) != wanted {
                 spins += 1;
-                if spins.is_multiple_of(256) && (began.elapsed() > 2 * FLOOR_TIME || self.has_ended(launch)?) {
+                if spins.is_multiple_of(256) && self.has_ended(launch)? {
                     return Ok(false);
                 }
-                pause(spins);
+                pause(spins, 1_024);
             }
             Ok(true)
         };
@@ -182,7 +201,7 @@ impl Probe {
             return Ok(());
         }
         let mut request = 0;
-        while trips.len() < FLOOR_ROUNDS && began.elapsed() < FLOOR_TIME {
+        while more_trips(began, trips.len()) {
             request += 1;
             let sent = Instant::now();
             inlet.store(ping::REQUEST, request);
@@ -202,7 +221,9 @@ impl Probe {
         let state = self.device.buffer_in("admission state", bytes, state)?;
         let outlet = self.device.buffer_in("admission count", bytes, outlet)?;
         let kernel = pipeline.bind(&[&state])?;
-        let (budget, mut total, mut most) = (polls(GATHER_TIME, poll_ns), 2, 1);
+        let is_cpu = self.device.info().device_type == DeviceType::Cpu;
+        let time = if is_cpu { GATHER_TIME_CPU } else { GATHER_TIME };
+        let (budget, mut total, mut most) = (polls(time, poll_ns) / gather::POLLS, 2, 1);
         while total <= MOST_WORKERS && most >= total / 2 {
             self.queue.fill(&state, 0)?;
             self.queue.launch(&kernel, [total, 1, 1], &[budget, total])?;
@@ -248,7 +269,8 @@ fn words(buffer: &Buffer) -> Result<&Mapped> {
 fn pipeline(device: &Device, kernel: &'static str, module: Module, params: u32, buffers: u32) -> Result<Pipeline> {
     let lowered = crate::spirv::lower(&module).map_err(|source| Error::Lower { kernel, source })?;
     let name = module.name.as_str();
-    let desc = PipelineDesc { name, words: &lowered.words, entry: c"main", width: WIDTH, params, buffers };
+    let width = device.info().subgroup_size.clamp(1, WIDTH);
+    let desc = PipelineDesc { name, words: &lowered.words, entry: c"main", width, params, buffers };
     // SAFETY: the lowering gives valid words; the kernels access constant words within their buffers, and every loop of
     // theirs has a bound that is given at launch.
     unsafe { Pipeline::new(device, &desc) }
@@ -259,9 +281,14 @@ fn polls(time: Duration, poll_ns: f64) -> u32 {
     (time.as_nanos() as f64 / poll_ns.max(0.1)).clamp(1_000.0, f64::from(1_u32 << 30)) as u32
 }
 
-/// Between two looks at a word. CPU drivers may need this core for the kernel.
-fn pause(spins: u32) {
-    if spins.is_multiple_of(1_024) {
+fn more_trips(began: Instant, trips: usize) -> bool {
+    let time = if trips < FEW_ROUNDS { FLOOR_PATIENCE } else { FLOOR_TIME };
+    trips < FLOOR_ROUNDS && began.elapsed() < time
+}
+
+/// Between two looks at a word; now and then the core is offered to a CPU driver's kernel.
+fn pause(spins: u32, turns_to_offer: u32) {
+    if spins.is_multiple_of(turns_to_offer) {
         std::thread::yield_now();
     } else {
         std::hint::spin_loop();
