@@ -20,8 +20,8 @@ pub enum Error {
     NoLoader(#[source] ash::LoadingError),
     /// The loader found no driver.
     #[error(
-        "the Vulkan loader finds no driver; install one (on Debian `apt install mesa-vulkan-drivers` for GPUs and for the \
-         CPU), or name its manifest in VK_DRIVER_FILES"
+        "the Vulkan loader finds no driver; install one (on Debian `apt install mesa-vulkan-drivers` for GPUs and for \
+         the CPU), or name its manifest in VK_DRIVER_FILES"
     )]
     NoDriver,
     /// The loader is too old.

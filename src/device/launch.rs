@@ -56,8 +56,8 @@ impl Device {
         LaunchQueue::new(self, false)
     }
 
-    /// Makes a launch queue for [`LaunchQueue::copy`] and [`LaunchQueue::fill`] beside the queue for kernels; none where
-    /// the device has a single queue.
+    /// Makes a launch queue for [`LaunchQueue::copy`] and [`LaunchQueue::fill`] beside the queue for kernels; none
+    /// where the device has a single queue.
     ///
     /// # Errors
     /// What Vulkan reports.

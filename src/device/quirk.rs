@@ -63,8 +63,8 @@ pub const QUIRKS: &[QuirkRow] = &[
         quirk: Quirk::MemoryBarriersWait,
         driver: vk::DriverId::MESA_LLVMPIPE,
         releases: (0, 0, 0)..=(22, 3, u32::MAX),
-        what: "a coherent load in a loop that one of two subgroups runs ends the workgroup after three turns; workgroups \
-               of one subgroup and relaxed atomics are right",
+        what: "a coherent load in a loop that one of two subgroups runs ends the workgroup after three turns; \
+               workgroups of one subgroup and relaxed atomics are right",
         seen: "Mesa 22.3.6, November 2026; not in 25.0.7",
     },
     QuirkRow {
@@ -108,7 +108,7 @@ pub struct NoiseRow {
 pub const NOISE: &[NoiseRow] = &[NoiseRow {
     message: "SYNC-HAZARD-WRITE-AFTER-WRITE",
     part: "",
-    what: "submissions that a timeline semaphore orders are reported as hazards when a command buffer is submitted again",
+    what: "submissions that a timeline semaphore orders are reported as hazards when a command buffer is used again",
     seen: "layer 1.3.239, November 2026",
 }];
 

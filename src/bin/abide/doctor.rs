@@ -6,9 +6,9 @@ use abide::device::{Device, DeviceInfo, Error, Instance, PlacementReport, Report
 use serde_json::{Value, json};
 
 /// What can be done where there is nothing to look at.
-const NO_DRIVER: &str = "There is no Vulkan device to look at. A driver comes with your distribution (on Debian: apt install \
-    libvulkan1 mesa-vulkan-drivers) or with your GPU; without either, scripts/with-driver.sh mesa COMMAND runs a command \
-    on a CPU driver that it downloads and installs nowhere.";
+const NO_DRIVER: &str = "There is no Vulkan device to look at. A driver comes with your distribution (on Debian: apt \
+    install libvulkan1 mesa-vulkan-drivers) or with your GPU; without either, scripts/with-driver.sh mesa COMMAND runs a \
+    command on a CPU driver that it downloads and installs nowhere.";
 
 /// Arguments of `abide doctor`.
 #[derive(clap::Args)]

@@ -19,18 +19,20 @@ pub(in crate::device) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Turns of the loop that is tried; the known limit is 65,535.
 const TURNS: u32 = 200_000;
-/// Changes of a word, one after another in one launch, that prove that it is seen while the kernel runs. Each can cost a
-/// time slice where kernel and host have to share a core.
+/// Changes of a word, one after another in one launch, that prove that it is seen while the kernel runs. Each can cost
+/// a time slice where kernel and host have to share a core.
 const ROUNDS: u32 = 4;
 /// How long kernels poll one memory type before it counts as not seen, and how long this may take where the machine is
-/// busy with other things.
+/// busy with other things. On a CPU driver kernel and host wait for each other's cores.
 const TYPE_TIME: Duration = Duration::from_millis(100);
+const TYPE_TIME_CPU: Duration = Duration::from_millis(500);
 const TYPE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the kernel of one try polls.
 const TRY_TIME: Duration = Duration::from_millis(30);
 /// A request without a reply is followed by another after this time.
 const REQUEST_TIME: Duration = Duration::from_micros(200);
-/// The most polls of a launch that only measures how long they take; one of a millisecond is enough.
+/// Launches of one length that measure how long a poll takes, and the most polls of one; half a millisecond is enough.
+const CALIBRATIONS: u32 = 5;
 const MOST_CALIBRATED: u32 = 1 << 22;
 /// How long round trips are measured, and how many at most; longer where the machine is so busy that there are few.
 const FLOOR_TIME: Duration = Duration::from_millis(50);
@@ -39,10 +41,11 @@ const FLOOR_ROUNDS: usize = 4_000;
 const FEW_ROUNDS: usize = 200;
 /// The most workgroups that are counted.
 const MOST_WORKERS: u32 = 4_096;
-/// How long a workgroup waits for the others: on a GPU all that fit start at once, on a CPU the system has to schedule
-/// the driver's threads first.
+/// How long a workgroup waits for the others, and how often this is tried: on a GPU all that fit start at once, on a CPU
+/// the system has to schedule the driver's threads first.
 const GATHER_TIME: Duration = Duration::from_millis(2);
 const GATHER_TIME_CPU: Duration = Duration::from_millis(20);
+const GATHER_TRIES_CPU: u32 = 3;
 /// The kernel beats at every 256th poll, or as good as never.
 const BEATS: u32 = 255;
 const NO_BEATS: u32 = u32::MAX >> 1;
@@ -95,12 +98,12 @@ impl Probe {
         let mut pair = Pair { kernel, inlet, outlet, poll_ns: 0.0 };
         // The first launch of a pipeline may compile it.
         self.run(&pair.kernel, 1, &[1, NO_BEATS])?;
-        let mut budget = 1 << 10;
+        let mut budget = 1 << 8;
         pair.poll_ns = f64::INFINITY;
         loop {
             let mut polls = 0;
-            // The shorter of two: either may have been held up.
-            for _ in 0..2 {
+            // The shortest counts: any of them may have been held up.
+            for _ in 0..CALIBRATIONS {
                 let began = Instant::now();
                 self.run(&pair.kernel, 1, &[budget, NO_BEATS])?;
                 let took = began.elapsed().as_nanos() as f64;
@@ -108,7 +111,7 @@ impl Probe {
                 pair.poll_ns = pair.poll_ns.min(took / f64::from(polls.max(1)));
             }
             // A loop limit shows as fewer polls than were asked for; longer launches would tell no more.
-            if polls < budget || budget >= MOST_CALIBRATED || pair.poll_ns * f64::from(budget) > 1e6 {
+            if polls < budget || budget >= MOST_CALIBRATED || pair.poll_ns * f64::from(budget) > 5e5 {
                 return Ok(pair);
             }
             budget *= 4;
@@ -120,8 +123,9 @@ impl Probe {
         let pair = self.pair(memory, memory)?;
         let (mut host_write_seen, mut device_write_seen) = (false, false);
         let (mut polled, began) = (0.0, Instant::now());
-        let enough = |polled| polled >= TYPE_TIME.as_nanos() as f64 || began.elapsed() > TYPE_PATIENCE;
-        while !enough(polled) && !(host_write_seen && device_write_seen) {
+        let time = if self.is_cpu() { TYPE_TIME_CPU } else { TYPE_TIME };
+        let enough = |polled| polled >= time.as_nanos() as f64 || began.elapsed() > TYPE_PATIENCE;
+        while !(enough(polled) || host_write_seen && device_write_seen) {
             let seen = self.try_pair(&pair)?;
             polled += f64::from(words(&pair.outlet)?.load(ping::POLLS)) * pair.poll_ns;
             host_write_seen |= seen.replies.max(seen.changes) >= ROUNDS;
@@ -221,15 +225,19 @@ impl Probe {
         let state = self.device.buffer_in("admission state", bytes, state)?;
         let outlet = self.device.buffer_in("admission count", bytes, outlet)?;
         let kernel = pipeline.bind(&[&state])?;
-        let is_cpu = self.device.info().device_type == DeviceType::Cpu;
-        let time = if is_cpu { GATHER_TIME_CPU } else { GATHER_TIME };
+        let (time, tries) = if self.is_cpu() { (GATHER_TIME_CPU, GATHER_TRIES_CPU) } else { (GATHER_TIME, 1) };
         let (budget, mut total, mut most) = (polls(time, poll_ns) / gather::POLLS, 2, 1);
         while total <= MOST_WORKERS && most >= total / 2 {
-            self.queue.fill(&state, 0)?;
-            self.queue.launch(&kernel, [total, 1, 1], &[budget, total])?;
-            let copy = self.queue.copy(&state, &outlet, &[CopyRegion { from: 0, to: 0, bytes }])?;
-            self.end(copy)?;
-            most = most.max(words(&outlet)?.load(gather::MOST as usize));
+            for _ in 0..tries {
+                self.queue.fill(&state, 0)?;
+                self.queue.launch(&kernel, [total, 1, 1], &[budget, total])?;
+                let copy = self.queue.copy(&state, &outlet, &[CopyRegion { from: 0, to: 0, bytes }])?;
+                self.end(copy)?;
+                most = most.max(words(&outlet)?.load(gather::MOST as usize));
+                if most >= total {
+                    break;
+                }
+            }
             total *= 2;
         }
         Ok(most)
@@ -245,6 +253,10 @@ impl Probe {
     fn run(&mut self, kernel: &Kernel, workgroups: u32, params: &[u32]) -> Result<()> {
         let launch = self.queue.launch(kernel, [workgroups, 1, 1], params)?;
         self.end(launch)
+    }
+
+    fn is_cpu(&self) -> bool {
+        self.device.info().device_type == DeviceType::Cpu
     }
 
     fn has_ended(&self, launch: u64) -> Result<bool> {
