@@ -43,8 +43,8 @@ struct Inner {
 }
 
 impl Device {
-    /// Makes a buffer of at least `bytes` bytes (whole words) where the admission test says. Mapped words start as zero,
-    /// others as anything: see [`super::LaunchQueue::fill`].
+    /// Makes a buffer of at least `bytes` bytes (whole words) where the admission test says. Mapped words start as
+    /// zero, others as anything: see [`super::LaunchQueue::fill`].
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] and [`Error::Limit`] where there isn't room, [`Error::DeviceLost`].

@@ -71,7 +71,8 @@ impl PipelineCache {
             log::warn!("ignoring the pipeline cache {}: {reason}", path.display());
         }
         let create = vk::PipelineCacheCreateInfo::default().initial_data(&data);
-        // SAFETY: the device is alive, and the data is of this device and driver and has the checksum it was written with.
+        // SAFETY: the device is alive, and the data is of this device and driver and has the checksum it was written
+        // with.
         let raw = check("vkCreatePipelineCache", unsafe { device.create_pipeline_cache(&create, None) })?;
         Ok(Self { raw, path, status, used: AtomicBool::new(false) })
     }
@@ -189,6 +190,36 @@ fn checksum(data: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::info::{DeviceType, sample};
+
+    /// A file with the header of a device and no pipelines.
+    fn file(info: &DeviceInfo) -> Vec<u8> {
+        let version = vk::PipelineCacheHeaderVersion::ONE.as_raw() as u32;
+        let words = [VULKAN_HEADER as u32, version, info.vendor, info.device];
+        let mut data: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        data.extend_from_slice(&info.cache_uuid);
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&checksum(&data).to_le_bytes());
+        bytes.extend_from_slice(&data);
+        bytes
+    }
+
+    #[test]
+    fn file_must_be_whole_and_of_this_device() {
+        let info = sample(0, "one", DeviceType::Cpu);
+        let good = file(&info);
+        assert_eq!(validate(&good, &info).map(<[u8]>::len), Ok(VULKAN_HEADER));
+        let other = DeviceInfo { cache_uuid: [9; 16], ..info.clone() };
+        assert_eq!(validate(&file(&other), &info), Err("it is of another device or driver"));
+        let other = DeviceInfo { vendor: 9, ..info.clone() };
+        assert_eq!(validate(&file(&other), &info), Err("it is of another device or driver"));
+        for at in 0..good.len() {
+            let mut damaged = good.clone();
+            damaged[at] ^= 0x10;
+            assert!(validate(&damaged, &info).is_err(), "byte {at}");
+            assert!(validate(&good[..at], &info).is_err(), "cut off at {at}");
+        }
+    }
 
     #[test]
     fn home_follows_the_base_directory_specification() {

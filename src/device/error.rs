@@ -20,8 +20,8 @@ pub enum Error {
     NoLoader(#[source] ash::LoadingError),
     /// The loader found no driver.
     #[error(
-        "the Vulkan loader finds no driver; install one (on Debian `apt install mesa-vulkan-drivers` for GPUs and for the \
-         CPU), or name its manifest in VK_DRIVER_FILES"
+        "the Vulkan loader finds no driver; install one (on Debian `apt install mesa-vulkan-drivers` for GPUs and for \
+         the CPU), or name its manifest in VK_DRIVER_FILES"
     )]
     NoDriver,
     /// The loader is too old.
@@ -202,7 +202,7 @@ mod tests {
         let memory = check::<()>("vkCreateBuffer", Err(vk::Result::ERROR_OUT_OF_HOST_MEMORY));
         assert!(matches!(memory, Err(Error::OutOfMemory { memory: "host", .. })));
         let other = check::<()>("vkMapMemory", Err(vk::Result::ERROR_MEMORY_MAP_FAILED)).unwrap_err();
-        assert_eq!(other.to_string(), "vkMapMemory failed: Failed to map memory");
+        assert_eq!(other.to_string(), "vkMapMemory failed: Mapping of a memory object has failed");
         assert_eq!(version(vk::make_api_version(0, 1, 2, 131)), "1.2.131");
     }
 }

@@ -150,6 +150,30 @@ fn release(text: &str) -> (u32, u32, u32) {
     (next(), next(), next())
 }
 
+/// A device that doesn't exist.
+#[cfg(test)]
+pub(super) fn sample(index: usize, name: &str, device_type: DeviceType) -> DeviceInfo {
+    DeviceInfo {
+        index,
+        name: name.into(),
+        device_type,
+        uuid: [index as u8; 16],
+        driver_id: vk::DriverId::MESA_LLVMPIPE,
+        driver_name: "driver".into(),
+        driver_info: "1.0".into(),
+        driver_version: 1,
+        api_version: vk::API_VERSION_1_2,
+        limits: vk::PhysicalDeviceLimits::default(),
+        subgroup_size: 8,
+        max_allocation: 1 << 30,
+        subgroup_operations: vk::SubgroupFeatureFlags::empty(),
+        subgroup_stages: vk::ShaderStageFlags::empty(),
+        vendor: 0,
+        device: 0,
+        cache_uuid: [0; 16],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

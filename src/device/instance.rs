@@ -37,8 +37,8 @@ impl Instance {
     /// Loads the Vulkan loader and makes an instance.
     ///
     /// # Errors
-    /// [`Error::NoLoader`], [`Error::NoDriver`] or [`Error::OldLoader`] where the machine isn't set up for Vulkan 1.2, and
-    /// what making an instance can fail with.
+    /// [`Error::NoLoader`], [`Error::NoDriver`] or [`Error::OldLoader`] where the machine isn't set up for Vulkan 1.2,
+    /// and what making an instance can fail with.
     pub fn new() -> Result<Self> {
         // SAFETY: loading the library runs its initialisers; it is the system's Vulkan loader.
         let entry = unsafe { ash::Entry::load() }.map_err(Error::NoLoader)?;

@@ -56,8 +56,8 @@ impl Device {
         LaunchQueue::new(self, false)
     }
 
-    /// Makes a launch queue for [`LaunchQueue::copy`] and [`LaunchQueue::fill`] beside the queue for kernels; none where
-    /// the device has a single queue.
+    /// Makes a launch queue for [`LaunchQueue::copy`] and [`LaunchQueue::fill`] beside the queue for kernels; none
+    /// where the device has a single queue.
     ///
     /// # Errors
     /// What Vulkan reports.
@@ -198,9 +198,8 @@ impl LaunchQueue {
     /// A command buffer that no submission uses.
     fn command_buffer(&mut self) -> Result<vk::CommandBuffer> {
         let reached = self.timeline.reached()?;
-        while let Some(ended) = self.running.pop_front_if(|running| running.value <= reached) {
-            self.free.push(ended.commands);
-        }
+        let ended = self.running.iter().take_while(|running| running.value <= reached).count();
+        self.free.extend(self.running.drain(..ended).map(|running| running.commands));
         if let Some(commands) = self.free.pop() {
             return Ok(commands);
         }

@@ -357,6 +357,7 @@ fn make(instance: &Instance, physical: vk::PhysicalDevice, choice: Choice) -> Re
         .queue_create_infos(&queues)
         .enabled_extension_names(&extensions)
         .push_next(&mut needs.features);
-    // SAFETY: the structures live until the call returns, and the device has what is asked for, as `requirements` found.
+    // SAFETY: the structures live until the call returns, and the device has what is asked for, as `requirements`
+    // found.
     check("vkCreateDevice", unsafe { instance.raw().create_device(physical, &info, None) })
 }

@@ -54,7 +54,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Makes the allocator. `hidden` flags are taken away from every type that has others of `hidden` too.
+    /// Makes the allocator, over memory types that say of themselves what `relabel` leaves of it.
     pub(super) fn new(
         instance: &ash::Instance,
         physical: vk::PhysicalDevice,
@@ -160,5 +160,12 @@ mod tests {
         assert_eq!(Relabel::Nothing.apply(window), window);
         let local = vk::MemoryPropertyFlags::DEVICE_LOCAL;
         assert_eq!(Relabel::NoSharedMemory.apply(local), local);
+    }
+    #[test]
+    fn running_out_is_told_from_other_refusals() {
+        let out = refusal("tile", 64, AllocationError::OutOfMemory);
+        assert_eq!(out.to_string(), "out of device memory for tile (64 bytes): free some, or ask for less");
+        let other = refusal("tile", 64, AllocationError::NoCompatibleMemoryTypeFound);
+        assert!(matches!(other, Error::Allocation { bytes: 64, .. }), "{other}");
     }
 }

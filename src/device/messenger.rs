@@ -1,7 +1,7 @@
 //! Counts the validation layer's errors, for tests that want none.
 //!
-//! Installed where `ABIDE_VALIDATION=1` and the loader has VK_EXT_debug_utils. The count is the process's: messages come
-//! on whatever thread made the call.
+//! Installed where `ABIDE_VALIDATION=1` and the loader has VK_EXT_debug_utils. The count is the process's: messages
+//! come on whatever thread made the call.
 
 use std::ffi::{CStr, c_void};
 

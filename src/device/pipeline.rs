@@ -49,8 +49,8 @@ impl Pipeline {
     ///
     /// # Safety
     /// - The words are valid SPIR-V for a Vulkan 1.2 device with the features of [`super::requirements()`].
-    /// - Every kernel of it, with the parameters that it is launched with, accesses only the buffers bound to it (within
-    ///   their sizes) and device addresses within buffers that live until the launch has ended.
+    /// - Every kernel of it, with the parameters that it is launched with, accesses only the buffers bound to it
+    ///   (within their sizes) and device addresses within buffers that live until the launch has ended.
     /// - Every launch ends by itself, or by what the caller does.
     pub unsafe fn new(device: &Device, desc: &PipelineDesc<'_>) -> Result<Self> {
         check_limits(device, desc)?;

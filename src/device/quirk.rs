@@ -13,6 +13,11 @@ pub enum Quirk {
     CallsWaitForKernels,
     /// Shader functions are cut off after so many loop iterations; the admission test measures how many.
     LoopLimit,
+    /// Memory barriers, coherent accesses and atomics with an order wait for the whole workgroup, as a control barrier
+    /// does. In code that not all of its subgroups run, the workgroup ends in the middle, in silence.
+    MemoryBarriersWait,
+    /// Loops whose values nobody uses are left out, though they load volatile words.
+    IdleLoopsVanish,
     /// A shared pool of threads runs all devices of the process: a resident kernel can starve another device.
     SharedThreadPool,
 }
@@ -55,11 +60,27 @@ pub const QUIRKS: &[QuirkRow] = &[
         seen: "Mesa 22.3.6, November 2026; not in 25.0.7",
     },
     QuirkRow {
+        quirk: Quirk::MemoryBarriersWait,
+        driver: vk::DriverId::MESA_LLVMPIPE,
+        releases: (0, 0, 0)..=(22, 3, u32::MAX),
+        what: "a coherent load in a loop that one of two subgroups runs ends the workgroup after three turns; \
+               workgroups of one subgroup and relaxed atomics are right",
+        seen: "Mesa 22.3.6, November 2026; not in 25.0.7",
+    },
+    QuirkRow {
         quirk: Quirk::SharedThreadPool,
         driver: vk::DriverId::MESA_LLVMPIPE,
         releases: ANY,
         what: "resident workgroups on every thread leave other devices of the process nothing",
         seen: "Mesa 25.0.7, November 2026",
+    },
+    QuirkRow {
+        quirk: Quirk::IdleLoopsVanish,
+        driver: vk::DriverId::GOOGLE_SWIFTSHADER,
+        releases: ANY,
+        what: "a loop that only polls a volatile word until it changes does not wait at all, unless a value that it \
+               computes is stored",
+        seen: "SwiftShader of Chromium 156, November 2026",
     },
     QuirkRow {
         quirk: Quirk::SharedThreadPool,
@@ -87,7 +108,7 @@ pub struct NoiseRow {
 pub const NOISE: &[NoiseRow] = &[NoiseRow {
     message: "SYNC-HAZARD-WRITE-AFTER-WRITE",
     part: "",
-    what: "submissions that a timeline semaphore orders are reported as hazards when a command buffer is submitted again",
+    what: "submissions that a timeline semaphore orders are reported as hazards when a command buffer is used again",
     seen: "layer 1.3.239, November 2026",
 }];
 

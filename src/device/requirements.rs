@@ -44,8 +44,8 @@ pub unsafe fn requirements(instance: &ash::Instance, physical: vk::PhysicalDevic
     check_versions_and_subgroups(&info)?;
     let mut found = vk::PhysicalDeviceVulkan12Features::default();
     let mut all = vk::PhysicalDeviceFeatures2::default().push_next(&mut found);
-    // SAFETY: the caller promises a live instance and its device, which has Vulkan 1.2 as checked above; the chain lives
-    // until the call returns.
+    // SAFETY: the caller promises a live instance and its device, which has Vulkan 1.2 as checked above; the chain
+    // lives until the call returns.
     unsafe { instance.get_physical_device_features2(physical, &mut all) };
     let features = needed();
     for (feature, has) in named(&features).into_iter().zip(named(&found)) {

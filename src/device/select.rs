@@ -113,32 +113,8 @@ fn parse_uuid(text: &str) -> Option<[u8; 16]> {
 
 #[cfg(test)]
 mod tests {
-    use ash::vk;
-
     use super::*;
-    use crate::device::info::DeviceType;
-
-    fn device(index: usize, name: &str, device_type: DeviceType) -> DeviceInfo {
-        DeviceInfo {
-            index,
-            name: name.into(),
-            device_type,
-            uuid: [index as u8; 16],
-            driver_id: vk::DriverId::MESA_LLVMPIPE,
-            driver_name: "driver".into(),
-            driver_info: "1.0".into(),
-            driver_version: 1,
-            api_version: vk::API_VERSION_1_2,
-            limits: vk::PhysicalDeviceLimits::default(),
-            subgroup_size: 8,
-            max_allocation: 1 << 30,
-            subgroup_operations: vk::SubgroupFeatureFlags::empty(),
-            subgroup_stages: vk::ShaderStageFlags::empty(),
-            vendor: 0,
-            device: 0,
-            cache_uuid: [0; 16],
-        }
-    }
+    use crate::device::info::{DeviceType, sample as device};
 
     fn chosen(text: &str, devices: &[DeviceInfo]) -> Option<usize> {
         let selector: Selector = text.parse().unwrap_or_default();

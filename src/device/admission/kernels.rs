@@ -2,7 +2,8 @@
 
 use crate::ir::{Access, AtomicOp, Builder, Input, Module, Order, Scope};
 
-/// Invocations of a workgroup; the first one does the work.
+/// The most invocations of a workgroup, the first of which does the work. A workgroup is never more than one subgroup:
+/// see [`crate::device::Quirk::MemoryBarriersWait`].
 pub(super) const WIDTH: u32 = 32;
 
 /// Words of [`ping`]: what the host writes, what the kernel writes, and its launch parameters.
@@ -124,14 +125,18 @@ pub(super) mod gather {
     pub const INSIDE: u32 = 16;
     /// State: the largest that `INSIDE` was.
     pub const MOST: u32 = 32;
+    /// State: turns that a workgroup waited.
+    pub const WAITED: u32 = 33;
     /// Words of the state.
     pub const WORDS: u32 = 48;
-    /// Parameter: the most polls.
+    /// Parameter: the most turns of waiting.
     pub const BUDGET: u32 = 0;
     /// Parameter: workgroups of the launch.
     pub const TOTAL: u32 = 1;
     /// Words of parameters.
     pub const PARAMS: u32 = 2;
+    /// Polls in a turn: several, so that loops that are cut off wait long enough too.
+    pub const POLLS: u32 = 8;
 }
 
 /// Each workgroup counts itself in and waits, within bounds, until all are in.
@@ -150,12 +155,19 @@ pub(super) fn gather() -> Module {
         b.atomic(AtomicOp::Max, most, here, device, relaxed);
         let arrived = b.at(state, gather::ARRIVED);
         b.atomic(AtomicOp::Add, arrived, 1_u32, device, relaxed);
-        b.count(budget, |b, _| {
-            let arrived = b.at(state, gather::ARRIVED);
-            let count = b.load(arrived);
-            let all = b.ge(count, total);
-            b.break_if(all);
+        let waited = b.var(0_u32);
+        b.count(budget, |b, turn| {
+            b.set(waited, turn);
+            for _ in 0..gather::POLLS {
+                let arrived = b.at(state, gather::ARRIVED);
+                let count = b.load(arrived);
+                let all = b.ge(count, total);
+                b.break_if(all);
+            }
         });
+        // Something has to come of the loop: see `crate::device::Quirk::IdleLoopsVanish`.
+        let (place, turns) = (b.at(state, gather::WAITED), b.get(waited));
+        b.store(place, turns);
         b.atomic(AtomicOp::Add, inside, u32::MAX, device, relaxed);
     });
     b.finish()

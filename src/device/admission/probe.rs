@@ -6,6 +6,7 @@ use super::kernels::{self, WIDTH, gather, ping, turns};
 use super::report::PlacementReport;
 use crate::device::buffer::Buffer;
 use crate::device::error::{Error, Result};
+use crate::device::info::DeviceType;
 use crate::device::launch::{CopyRegion, LaunchQueue};
 use crate::device::logical::Device;
 use crate::device::mapped::Mapped;
@@ -18,21 +19,33 @@ pub(in crate::device) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Turns of the loop that is tried; the known limit is 65,535.
 const TURNS: u32 = 200_000;
-/// Request and reply pairs that prove that a kernel sees host writes while it runs.
-const ROUNDS: u32 = 8;
-/// How long a memory type is tried before it counts as not seen.
+/// Changes of a word, one after another in one launch, that prove that it is seen while the kernel runs. Each can cost
+/// a time slice where kernel and host have to share a core.
+const ROUNDS: u32 = 4;
+/// How long kernels poll one memory type before it counts as not seen, and how long this may take where the machine is
+/// busy with other things. On a CPU driver kernel and host wait for each other's cores.
 const TYPE_TIME: Duration = Duration::from_millis(100);
+const TYPE_TIME_CPU: Duration = Duration::from_millis(500);
+const TYPE_PATIENCE: Duration = Duration::from_secs(2);
 /// How long the kernel of one try polls.
-const TRY_TIME: Duration = Duration::from_millis(15);
+const TRY_TIME: Duration = Duration::from_millis(30);
 /// A request without a reply is followed by another after this time.
 const REQUEST_TIME: Duration = Duration::from_micros(200);
-/// How long round trips are measured, and how many at most.
+/// Launches of one length that measure how long a poll takes, and the most polls of one; half a millisecond is enough.
+const CALIBRATIONS: u32 = 5;
+const MOST_CALIBRATED: u32 = 1 << 22;
+/// How long round trips are measured, and how many at most; longer where the machine is so busy that there are few.
 const FLOOR_TIME: Duration = Duration::from_millis(50);
+const FLOOR_PATIENCE: Duration = Duration::from_millis(500);
 const FLOOR_ROUNDS: usize = 4_000;
+const FEW_ROUNDS: usize = 200;
 /// The most workgroups that are counted.
 const MOST_WORKERS: u32 = 4_096;
-/// How long a workgroup waits for the others.
-const GATHER_TIME: Duration = Duration::from_millis(8);
+/// How long a workgroup waits for the others, and how often this is tried: on a GPU all that fit start at once, on a CPU
+/// the system has to schedule the driver's threads first.
+const GATHER_TIME: Duration = Duration::from_millis(2);
+const GATHER_TIME_CPU: Duration = Duration::from_millis(20);
+const GATHER_TRIES_CPU: u32 = 3;
 /// The kernel beats at every 256th poll, or as good as never.
 const BEATS: u32 = 255;
 const NO_BEATS: u32 = u32::MAX >> 1;
@@ -83,28 +96,38 @@ impl Probe {
         let outlet = self.device.buffer_in("admission outlet", bytes, outlet)?;
         let kernel = self.ping.bind(&[&inlet, &outlet])?;
         let mut pair = Pair { kernel, inlet, outlet, poll_ns: 0.0 };
-        let mut budget = 1 << 10;
-        while budget <= 1 << 22 {
-            let began = Instant::now();
-            self.run(&pair.kernel, 1, &[budget, NO_BEATS])?;
-            let (took, polls) = (began.elapsed(), words(&pair.outlet)?.load(ping::POLLS));
-            pair.poll_ns = took.as_nanos() as f64 / f64::from(polls.max(1));
+        // The first launch of a pipeline may compile it.
+        self.run(&pair.kernel, 1, &[1, NO_BEATS])?;
+        let mut budget = 1 << 8;
+        pair.poll_ns = f64::INFINITY;
+        loop {
+            let mut polls = 0;
+            // The shortest counts: any of them may have been held up.
+            for _ in 0..CALIBRATIONS {
+                let began = Instant::now();
+                self.run(&pair.kernel, 1, &[budget, NO_BEATS])?;
+                let took = began.elapsed().as_nanos() as f64;
+                polls = words(&pair.outlet)?.load(ping::POLLS);
+                pair.poll_ns = pair.poll_ns.min(took / f64::from(polls.max(1)));
+            }
             // A loop limit shows as fewer polls than were asked for; longer launches would tell no more.
-            if took > Duration::from_millis(1) || polls < budget {
-                break;
+            if polls < budget || budget >= MOST_CALIBRATED || pair.poll_ns * f64::from(budget) > 5e5 {
+                return Ok(pair);
             }
             budget *= 4;
         }
-        Ok(pair)
     }
 
     /// Tries one memory type in both directions.
     pub(super) fn placement(&mut self, memory: MemoryType) -> Result<PlacementReport> {
         let pair = self.pair(memory, memory)?;
         let (mut host_write_seen, mut device_write_seen) = (false, false);
-        let began = Instant::now();
-        while began.elapsed() < TYPE_TIME && !(host_write_seen && device_write_seen) {
+        let (mut polled, began) = (0.0, Instant::now());
+        let time = if self.is_cpu() { TYPE_TIME_CPU } else { TYPE_TIME };
+        let enough = |polled| polled >= time.as_nanos() as f64 || began.elapsed() > TYPE_PATIENCE;
+        while !(enough(polled) || host_write_seen && device_write_seen) {
             let seen = self.try_pair(&pair)?;
+            polled += f64::from(words(&pair.outlet)?.load(ping::POLLS)) * pair.poll_ns;
             host_write_seen |= seen.replies.max(seen.changes) >= ROUNDS;
             // Each reply was to a request that followed the last reply, so the kernel was running.
             device_write_seen |= seen.running && (seen.replies >= ROUNDS || seen.beats >= ROUNDS);
@@ -142,7 +165,7 @@ impl Probe {
             if enough {
                 break;
             }
-            pause(spins);
+            pause(spins, 64);
         }
         self.end(launch)?;
         seen.changes = outlet.load(ping::CHANGES);
@@ -153,7 +176,7 @@ impl Probe {
     pub(super) fn round_trips(&mut self, pair: &Pair) -> Result<Vec<Duration>> {
         let mut trips = Vec::with_capacity(FLOOR_ROUNDS);
         let began = Instant::now();
-        while began.elapsed() < FLOOR_TIME && trips.len() < FLOOR_ROUNDS {
+        while more_trips(began, trips.len()) {
             let launch = self.begin(pair, FLOOR_TIME, NO_BEATS)?;
             self.exchange(pair, launch, began, &mut trips)?;
             words(&pair.inlet)?.store(ping::REQUEST, ping::STOP);
@@ -171,10 +194,10 @@ impl Probe {
             let mut spins = 0_u32;
             while outlet.load(word) != wanted {
                 spins += 1;
-                if spins.is_multiple_of(256) && (began.elapsed() > 2 * FLOOR_TIME || self.has_ended(launch)?) {
+                if spins.is_multiple_of(256) && self.has_ended(launch)? {
                     return Ok(false);
                 }
-                pause(spins);
+                pause(spins, 1_024);
             }
             Ok(true)
         };
@@ -182,7 +205,7 @@ impl Probe {
             return Ok(());
         }
         let mut request = 0;
-        while trips.len() < FLOOR_ROUNDS && began.elapsed() < FLOOR_TIME {
+        while more_trips(began, trips.len()) {
             request += 1;
             let sent = Instant::now();
             inlet.store(ping::REQUEST, request);
@@ -202,13 +225,19 @@ impl Probe {
         let state = self.device.buffer_in("admission state", bytes, state)?;
         let outlet = self.device.buffer_in("admission count", bytes, outlet)?;
         let kernel = pipeline.bind(&[&state])?;
-        let (budget, mut total, mut most) = (polls(GATHER_TIME, poll_ns), 2, 1);
+        let (time, tries) = if self.is_cpu() { (GATHER_TIME_CPU, GATHER_TRIES_CPU) } else { (GATHER_TIME, 1) };
+        let (budget, mut total, mut most) = (polls(time, poll_ns) / gather::POLLS, 2, 1);
         while total <= MOST_WORKERS && most >= total / 2 {
-            self.queue.fill(&state, 0)?;
-            self.queue.launch(&kernel, [total, 1, 1], &[budget, total])?;
-            let copy = self.queue.copy(&state, &outlet, &[CopyRegion { from: 0, to: 0, bytes }])?;
-            self.end(copy)?;
-            most = most.max(words(&outlet)?.load(gather::MOST as usize));
+            for _ in 0..tries {
+                self.queue.fill(&state, 0)?;
+                self.queue.launch(&kernel, [total, 1, 1], &[budget, total])?;
+                let copy = self.queue.copy(&state, &outlet, &[CopyRegion { from: 0, to: 0, bytes }])?;
+                self.end(copy)?;
+                most = most.max(words(&outlet)?.load(gather::MOST as usize));
+                if most >= total {
+                    break;
+                }
+            }
             total *= 2;
         }
         Ok(most)
@@ -224,6 +253,10 @@ impl Probe {
     fn run(&mut self, kernel: &Kernel, workgroups: u32, params: &[u32]) -> Result<()> {
         let launch = self.queue.launch(kernel, [workgroups, 1, 1], params)?;
         self.end(launch)
+    }
+
+    fn is_cpu(&self) -> bool {
+        self.device.info().device_type == DeviceType::Cpu
     }
 
     fn has_ended(&self, launch: u64) -> Result<bool> {
@@ -248,7 +281,8 @@ fn words(buffer: &Buffer) -> Result<&Mapped> {
 fn pipeline(device: &Device, kernel: &'static str, module: Module, params: u32, buffers: u32) -> Result<Pipeline> {
     let lowered = crate::spirv::lower(&module).map_err(|source| Error::Lower { kernel, source })?;
     let name = module.name.as_str();
-    let desc = PipelineDesc { name, words: &lowered.words, entry: c"main", width: WIDTH, params, buffers };
+    let width = device.info().subgroup_size.clamp(1, WIDTH);
+    let desc = PipelineDesc { name, words: &lowered.words, entry: c"main", width, params, buffers };
     // SAFETY: the lowering gives valid words; the kernels access constant words within their buffers, and every loop of
     // theirs has a bound that is given at launch.
     unsafe { Pipeline::new(device, &desc) }
@@ -259,9 +293,14 @@ fn polls(time: Duration, poll_ns: f64) -> u32 {
     (time.as_nanos() as f64 / poll_ns.max(0.1)).clamp(1_000.0, f64::from(1_u32 << 30)) as u32
 }
 
-/// Between two looks at a word. CPU drivers may need this core for the kernel.
-fn pause(spins: u32) {
-    if spins.is_multiple_of(1_024) {
+fn more_trips(began: Instant, trips: usize) -> bool {
+    let time = if trips < FEW_ROUNDS { FLOOR_PATIENCE } else { FLOOR_TIME };
+    trips < FLOOR_ROUNDS && began.elapsed() < time
+}
+
+/// Between two looks at a word; now and then the core is offered to a CPU driver's kernel.
+fn pause(spins: u32, turns_to_offer: u32) {
+    if spins.is_multiple_of(turns_to_offer) {
         std::thread::yield_now();
     } else {
         std::hint::spin_loop();

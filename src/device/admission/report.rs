@@ -50,7 +50,7 @@ pub struct Report {
     pub placements: Vec<PlacementReport>,
     /// Loop iterations after which the driver cuts shaders off, where it does so within the 200,000 that were tried.
     pub loop_limit: Option<u32>,
-    /// The most workgroups of 32 invocations that were seen running at once; 4,096 means so many or more.
+    /// The most workgroups of one subgroup (at most 32 invocations) seen running at once; 4,096 means so many or more.
     pub workers_at_once: u32,
     /// Median round trip in microseconds: the host writes a request, a running kernel replies, the host sees it.
     pub floor_us: Option<f64>,
