@@ -2,7 +2,9 @@
 //! hand.
 
 #[path = "common/compute.rs"]
+#[expect(dead_code, reason = "shared with other tests: this one uses a part of it")]
 mod compute;
+#[expect(dead_code, reason = "shared with other tests: this one uses a part of it")]
 mod link;
 
 use abide::protocol::completion::fault;
@@ -11,7 +13,6 @@ use abide::spirv::link::{HandlerModule, Limits, Linked, link};
 use ash::vk::SubgroupFeatureFlags;
 use compute::{Extra, Gpu, Job};
 
-use link::compile::compile;
 use link::kernel::{self, kernel};
 use link::shaders::{self, Fill, Shader};
 
@@ -39,7 +40,8 @@ fn contents(shader: &Shader) -> Vec<Vec<u32>> {
 fn plain(gpu: &Gpu, shader: &Shader, words: &[u32]) -> Vec<Vec<u32>> {
     let [x, y, z] = shader.grid;
     let uniforms = (0..).zip(shader.buffers).filter(|(_, buffer)| buffer.uniform).map(|(binding, _)| binding).collect();
-    let job = Job { buffers: contents(shader), params: shader.payload.to_vec(), width: 64, groups: x, ..Job::default() };
+    let job =
+        Job { buffers: contents(shader), params: shader.payload.to_vec(), width: 64, groups: x, ..Job::default() };
     gpu.run_with(words, &job, &Extra { uniforms, rows: [y, z], ..Extra::default() }).0.buffers
 }
 
@@ -104,18 +106,12 @@ fn runs_on(gpu: &Gpu, shader: &Shader) -> bool {
 
 /// Each shader with its words.
 fn compiled() -> Vec<(&'static Shader, Vec<u32>)> {
-    let compile = |shader: &'static Shader| match compile(shader.name, shader.source) {
-        Ok(compiled) => (shader, compiled.words),
-        Err(error) => panic!("{}: {error:#}", shader.name),
-    };
-    shaders::ALL.iter().map(compile).collect()
+    shaders::ALL.iter().filter_map(|shader| Some((shader, shader.words()?))).collect()
 }
 
 fn linked(modules: &[(&Shader, Vec<u32>)]) -> Linked {
-    let handlers: Vec<_> = (FIRST..)
-        .zip(modules)
-        .map(|(opcode, (_, words))| HandlerModule { words, entry: "main", opcode })
-        .collect();
+    let handlers: Vec<_> =
+        (FIRST..).zip(modules).map(|(opcode, (_, words))| HandlerModule { words, entry: "main", opcode }).collect();
     link(&kernel(), &handlers, &LIMITS).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -150,7 +146,8 @@ fn all_in_one_kernel() {
     let all = linked(&modules);
     // Forth and back, so that each runs after another one.
     let order = (0..modules.len()).chain((0..modules.len()).rev());
-    let tasks: Vec<_> = order.map(|at| Task { shader: modules[at].0, opcode: FIRST + at as u32, unbound: &[] }).collect();
+    let tasks: Vec<_> =
+        order.map(|at| Task { shader: modules[at].0, opcode: FIRST + at as u32, unbound: &[] }).collect();
     let done = run(&gpu, &all.words, &tasks);
     for (task, done) in tasks.iter().zip(&done) {
         compare(&gpu, task.shader, &modules[(task.opcode - FIRST) as usize].1, done);

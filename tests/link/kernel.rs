@@ -30,12 +30,11 @@ pub fn kernel() -> Lowered {
     let count = b.param(0);
     b.count(count, |b, number| {
         let record = b.mul(number, RECORD);
-        let [x, y, z, opcode, left_at] =
-            [task::GRID, task::GRID + 1, task::GRID + 2, OPCODE, LEFT_AT].map(|word| {
-                let at = b.add(record, word);
-                let place = b.at(tasks, at);
-                b.load(place)
-            });
+        let [x, y, z, opcode, left_at] = [task::GRID, task::GRID + 1, task::GRID + 2, OPCODE, LEFT_AT].map(|word| {
+            let at = b.add(record, word);
+            let place = b.at(tasks, at);
+            b.load(place)
+        });
         let plane = b.mul(x, y);
         let groups = b.mul(plane, z);
         let turns = b.add(groups, workers);
