@@ -1,4 +1,4 @@
-//! Bakes what the library ships: the scan kernel for each number of levels.
+//! Bakes what the library ships: the scan kernel for each number of levels; and for the binary its shaders.
 //!
 //! The pure modules are included by path, so what is baked here is what the library would lower at run time.
 
@@ -8,6 +8,9 @@ use std::{env, fs};
 
 use anyhow::Context as _;
 
+#[cfg(feature = "cli")]
+#[path = "shaders/compile.rs"]
+mod compile;
 #[path = "src/ir/mod.rs"]
 #[expect(dead_code, unused_imports, reason = "the library's own module: the build script uses a part of it")]
 mod ir;
@@ -25,7 +28,10 @@ fn main() -> anyhow::Result<()> {
     // The modules above are sources of this script: cargo builds and runs it anew when one of them changes.
     println!("cargo:rerun-if-changed=build.rs");
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set: cargo sets it for build scripts")?);
-    bake_scan(&out)
+    bake_scan(&out)?;
+    #[cfg(feature = "cli")]
+    bake_shaders(&out)?;
+    Ok(())
 }
 
 /// Writes `scan.rs`: the expression of an array of kernels, by levels.
@@ -41,15 +47,50 @@ fn bake_scan(out: &Path) -> anyhow::Result<()> {
             text,
             "interface: Interface {{ dispatch: {dispatch}, task: {task}, local_index: {local_index} }}, words: &["
         )?;
-        for line in lowered.words.chunks(12) {
-            for word in line {
-                write!(text, "{word:#x},")?;
-            }
-            text.push('\n');
-        }
+        write_words(&mut text, &lowered.words)?;
         text.push_str("] },\n");
     }
     text.push_str("]\n");
     let path = out.join("scan.rs");
     fs::write(&path, text).with_context(|| format!("{} can't be written", path.display()))
+}
+
+/// Writes `shaders.rs`: the expression of an array of shaders, by file and entry point.
+#[cfg(feature = "cli")]
+fn bake_shaders(out: &Path) -> anyhow::Result<()> {
+    println!("cargo:rerun-if-changed=shaders");
+    let mut files = Vec::new();
+    for entry in fs::read_dir("shaders").context("the folder shaders can't be read")? {
+        files.push(entry.context("the folder shaders can't be read")?.path());
+    }
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "wgsl"));
+    // The order of a folder is the file system's affair; the words must not depend on it.
+    files.sort();
+    let mut text = String::from("[\n");
+    for path in files {
+        let source = fs::read_to_string(&path).with_context(|| format!("{} can't be read", path.display()))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let compiled = compile::compile(&path.to_string_lossy(), &source)?;
+        for (entry, workgroup_size) in compiled.entries {
+            writeln!(
+                text,
+                "Shader {{ name: {name:?}, entry: {entry:?}, workgroup_size: {workgroup_size:?}, words: &["
+            )?;
+            write_words(&mut text, &compiled.words)?;
+            text.push_str("] },\n");
+        }
+    }
+    text.push_str("]\n");
+    let path = out.join("shaders.rs");
+    fs::write(&path, text).with_context(|| format!("{} can't be written", path.display()))
+}
+
+fn write_words(text: &mut String, words: &[u32]) -> std::fmt::Result {
+    for line in words.chunks(12) {
+        for word in line {
+            write!(text, "{word:#x},")?;
+        }
+        text.push('\n');
+    }
+    Ok(())
 }

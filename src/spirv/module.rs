@@ -197,6 +197,8 @@ impl Section {
 pub struct Module {
     /// Major and minor version.
     pub version: (u8, u8),
+    /// The tool that made it.
+    pub generator: u32,
     /// All ids are below it.
     pub bound: u32,
     /// `OpCapability`.
@@ -251,7 +253,8 @@ impl Module {
     /// An instruction became too long for SPIR-V.
     pub fn assemble(&self) -> Result<Vec<u32>, ModuleError> {
         let (major, minor) = self.version;
-        let mut words = vec![MAGIC_NUMBER, (u32::from(major) << 16) | (u32::from(minor) << 8), 0, self.bound, 0];
+        let mut words =
+            vec![MAGIC_NUMBER, (u32::from(major) << 16) | (u32::from(minor) << 8), self.generator, self.bound, 0];
         for inst in self.header_sections().into_iter().flatten().chain(&self.annotations).chain(&self.globals) {
             inst.assemble_into(&mut words)?;
         }
@@ -381,6 +384,8 @@ impl Consumer for Reader<'_> {
     fn consume_header(&mut self, header: dr::ModuleHeader) -> ParseAction {
         self.module.version = header.version();
         self.module.bound = header.bound;
+        // rspirv's header names rspirv itself.
+        self.module.generator = self.words.get(2).copied().unwrap_or(0);
         ParseAction::Continue
     }
 

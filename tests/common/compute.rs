@@ -29,6 +29,17 @@ pub struct Job {
     pub groups: u32,
 }
 
+/// What a kernel is run with beyond a [`Job`].
+#[derive(Clone, Debug, Default)]
+pub struct Extra {
+    /// Bindings that are uniform buffers.
+    pub uniforms: Vec<u32>,
+    /// Workgroups along y and z; 0 counts as 1.
+    pub rows: [u32; 2],
+    /// Contents of further buffers, and the word of buffer 0 where each one's address goes.
+    pub pointed: Vec<(Vec<u32>, u32)>,
+}
+
 /// What a kernel left behind.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -96,22 +107,33 @@ impl Gpu {
 
     /// Runs a kernel to its end.
     pub fn run(&self, words: &[u32], job: &Job) -> Outcome {
-        let buffers: Vec<_> = job.buffers.iter().map(|words| self.buffer(words)).collect();
+        self.run_with(words, job, &Extra::default()).0
+    }
+
+    /// Runs a kernel to its end; gives the contents of the further buffers, too.
+    pub fn run_with(&self, words: &[u32], job: &Job, extra: &Extra) -> (Outcome, Vec<Vec<u32>>) {
+        let pointed: Vec<_> = extra.pointed.iter().map(|(words, _)| self.buffer(words)).collect();
+        let mut contents = job.buffers.clone();
+        for (memory, (_, at)) in pointed.iter().zip(&extra.pointed) {
+            let address = self.address(memory);
+            contents[0][*at as usize..][..2].copy_from_slice(&[address as u32, (address >> 32) as u32]);
+        }
+        let buffers: Vec<_> = contents.iter().map(|words| self.buffer(words)).collect();
         let addressed = (!job.addressed.is_empty()).then(|| self.buffer(&job.addressed));
         let mut params = job.params.clone();
         if let Some(addressed) = &addressed {
-            let info = vk::BufferDeviceAddressInfo::default().buffer(addressed.buffer);
-            // SAFETY: the buffer is alive and was created for its address to be taken.
-            let address = unsafe { self.device.get_buffer_device_address(&info) };
+            let address = self.address(addressed);
             params[..2].copy_from_slice(&[address as u32, (address >> 32) as u32]);
         }
-        let set = self.set(&buffers);
+        let set = self.set(&buffers, &extra.uniforms);
         let pipeline = self.pipeline(words, job, set.layout);
-        self.dispatch(&pipeline, &set, &params, job.groups);
+        let [rows, layers] = extra.rows.map(|count| count.max(1));
+        self.dispatch(&pipeline, &set, &params, [job.groups, rows, layers]);
         let outcome = Outcome {
             buffers: buffers.iter().map(|buffer| buffer.read()).collect(),
             addressed: addressed.as_ref().map_or_else(Vec::new, Memory::read),
         };
+        let left = pointed.iter().map(Memory::read).collect();
         // SAFETY: the dispatch has ended, and no one else has the pipeline.
         unsafe { self.device.destroy_pipeline(pipeline.pipeline, None) };
         // SAFETY: as above, for its layout.
@@ -122,7 +144,7 @@ impl Gpu {
         unsafe { self.device.destroy_descriptor_pool(set.pool, None) };
         // SAFETY: as above, for the layout of the set.
         unsafe { self.device.destroy_descriptor_set_layout(set.layout, None) };
-        for memory in buffers.into_iter().chain(addressed) {
+        for memory in buffers.into_iter().chain(addressed).chain(pointed) {
             // SAFETY: as above, for the buffer.
             unsafe { self.device.destroy_buffer(memory.buffer, None) };
             // SAFETY: as above; freeing unmaps, and the pointer goes with its owner.
@@ -130,11 +152,19 @@ impl Gpu {
         }
         let complaints = std::mem::take(&mut *COMPLAINTS.lock().expect("no test panics with the lock held"));
         assert!(complaints.is_empty(), "the validation layer complains:\n{}", complaints.join("\n"));
-        outcome
+        (outcome, left)
+    }
+
+    fn address(&self, memory: &Memory) -> u64 {
+        let info = vk::BufferDeviceAddressInfo::default().buffer(memory.buffer);
+        // SAFETY: the buffer is alive and was created for its address to be taken.
+        unsafe { self.device.get_buffer_device_address(&info) }
     }
 
     fn buffer(&self, words: &[u32]) -> Memory {
-        let usage = vk::BufferUsageFlags::STORAGE_BUFFER | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
+        let usage = vk::BufferUsageFlags::STORAGE_BUFFER
+            | vk::BufferUsageFlags::UNIFORM_BUFFER
+            | vk::BufferUsageFlags::SHADER_DEVICE_ADDRESS;
         let info = vk::BufferCreateInfo::default().size(words.len() as u64 * 4).usage(usage);
         // SAFETY: the device is alive and the description is well-formed.
         let buffer = unsafe { self.device.create_buffer(&info, None) }.expect("a buffer is created");
@@ -164,12 +194,16 @@ impl Gpu {
         Memory { buffer, memory, mapped, words: words.len() }
     }
 
-    fn set(&self, buffers: &[Memory]) -> Set {
+    fn set(&self, buffers: &[Memory], uniforms: &[u32]) -> Set {
+        let ty = |binding| match uniforms.contains(&binding) {
+            true => vk::DescriptorType::UNIFORM_BUFFER,
+            false => vk::DescriptorType::STORAGE_BUFFER,
+        };
         let bindings: Vec<_> = (0..buffers.len() as u32)
             .map(|binding| {
                 vk::DescriptorSetLayoutBinding::default()
                     .binding(binding)
-                    .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                    .descriptor_type(ty(binding))
                     .descriptor_count(1)
                     .stage_flags(vk::ShaderStageFlags::COMPUTE)
             })
@@ -177,10 +211,9 @@ impl Gpu {
         let info = vk::DescriptorSetLayoutCreateInfo::default().bindings(&bindings);
         // SAFETY: the device is alive and the description is well-formed.
         let layout = unsafe { self.device.create_descriptor_set_layout(&info, None) }.expect("a layout is created");
-        let sizes = [vk::DescriptorPoolSize {
-            ty: vk::DescriptorType::STORAGE_BUFFER,
-            descriptor_count: buffers.len().max(1) as u32,
-        }];
+        let descriptor_count = buffers.len().max(1) as u32;
+        let sizes = [vk::DescriptorType::STORAGE_BUFFER, vk::DescriptorType::UNIFORM_BUFFER]
+            .map(|ty| vk::DescriptorPoolSize { ty, descriptor_count });
         let info = vk::DescriptorPoolCreateInfo::default().max_sets(1).pool_sizes(&sizes);
         // SAFETY: as above.
         let pool = unsafe { self.device.create_descriptor_pool(&info, None) }.expect("a pool is created");
@@ -193,7 +226,7 @@ impl Gpu {
             let write = vk::WriteDescriptorSet::default()
                 .dst_set(set)
                 .dst_binding(binding)
-                .descriptor_type(vk::DescriptorType::STORAGE_BUFFER)
+                .descriptor_type(ty(binding))
                 .buffer_info(&info);
             // SAFETY: set and buffer are alive, and no work uses the set yet.
             unsafe { self.device.update_descriptor_sets(&[write], &[]) };
@@ -231,7 +264,7 @@ impl Gpu {
         Pipeline { pipeline: pipelines.expect("a pipeline is created")[0], layout, module }
     }
 
-    fn dispatch(&self, pipeline: &Pipeline, set: &Set, params: &[u32], groups: u32) {
+    fn dispatch(&self, pipeline: &Pipeline, set: &Set, params: &[u32], groups: [u32; 3]) {
         let device = &self.device;
         let info = vk::CommandPoolCreateInfo::default().queue_family_index(self.family);
         // SAFETY: the device is alive.
@@ -253,7 +286,7 @@ impl Gpu {
             unsafe { device.cmd_push_constants(commands, pipeline.layout, stage, 0, &bytes) };
         }
         // SAFETY: all that the kernel uses is bound.
-        unsafe { device.cmd_dispatch(commands, groups, 1, 1) };
+        unsafe { device.cmd_dispatch(commands, groups[0], groups[1], groups[2]) };
         let barrier = [vk::MemoryBarrier::default()
             .src_access_mask(vk::AccessFlags::SHADER_WRITE)
             .dst_access_mask(vk::AccessFlags::HOST_READ)];

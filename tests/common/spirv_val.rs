@@ -23,7 +23,8 @@ pub fn disassemble(words: &[u32]) -> String {
     rspirv::dr::load_words(words).expect("rspirv reads what it wrote").disassemble()
 }
 
-fn run(environment: &str, words: &[u32]) -> Result<(), String> {
+/// The validator's words where the module is invalid; none where there is no validator.
+pub fn run(environment: &str, words: &[u32]) -> Result<(), String> {
     let spawned = Command::new("spirv-val")
         .args(["--target-env", environment, "-"])
         .stdin(Stdio::piped())

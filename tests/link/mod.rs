@@ -4,3 +4,4 @@
 pub mod compile;
 pub mod kernel;
 pub mod shaders;
+pub mod tools;

@@ -1,4 +1,8 @@
-//! WGSL shaders, each for one family of what naga emits. All run with 64 invocations a workgroup.
+//! Shaders, each for one family of what compilers emit: all that naga does for compute, and what old GLSL modules have
+//! besides. All run with 64 invocations a workgroup.
+
+use super::compile::compile;
+use super::tools::glsl;
 
 /// Data of a shader's buffer before it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,16 +29,31 @@ pub struct Buffer {
 pub struct Shader {
     /// Name.
     pub name: &'static str,
-    /// WGSL.
+    /// WGSL, or GLSL where it says so.
     pub source: &'static str,
+    /// Whether it is GLSL.
+    pub glsl: bool,
     /// Grid in workgroups.
     pub grid: [u32; 3],
     /// Buffers, by binding.
     pub buffers: &'static [Buffer],
     /// Push constants.
     pub payload: &'static [u32],
-    /// Whether other runs may differ: subgroup sizes vary.
+    /// Whether it uses subgroup operations.
     pub subgroups: bool,
+}
+
+impl Shader {
+    /// The SPIR-V module; none for GLSL on a machine without glslang.
+    pub fn words(&self) -> Option<Vec<u32>> {
+        if self.glsl {
+            return glsl(self.source);
+        }
+        match compile(self.name, self.source) {
+            Ok(compiled) => Some(compiled.words),
+            Err(error) => panic!("{}: {error:#}", self.name),
+        }
+    }
 }
 
 const fn words(words: u32) -> Buffer {
@@ -50,7 +69,7 @@ const fn uniform(words: u32) -> Buffer {
 }
 
 const fn shader(name: &'static str, grid: [u32; 3], buffers: &'static [Buffer], source: &'static str) -> Shader {
-    Shader { name, source, grid, buffers, payload: &[], subgroups: false }
+    Shader { name, source, glsl: false, grid, buffers, payload: &[], subgroups: false }
 }
 
 /// All of them.
@@ -324,4 +343,42 @@ pub const ALL: &[Shader] = &[
              if i < 32u { b[i] = vec2<u32>(a[63u - i], b[i].x); }
          }",
     ),
+    Shader {
+        glsl: true,
+        payload: &[3, 0, 0, 0, 0x4000_0000, 0x3f80_0000],
+        ..shader(
+            "old_glsl",
+            [2, 2, 1],
+            &[uniform(64), words(256), words(260), floats(256)],
+            "#version 450
+             layout(local_size_x = 16, local_size_y = 4) in;
+             layout(constant_id = 7) const uint FACTOR = 3;
+             layout(set = 0, binding = 0, std140, row_major) uniform U { mat3x4 m; float list[3]; mat2 n; } u;
+             layout(set = 0, binding = 1) coherent buffer A { uint a[]; };
+             layout(set = 0, binding = 2) volatile buffer B { uint count; uint pad[3]; uint b[256]; };
+             layout(set = 0, binding = 3, row_major) buffer C { mat4x3 c[5]; vec3 v; float out_[]; };
+             layout(push_constant) uniform P { uint start; layout(offset = 16) vec2 scale; } p;
+             shared uint tile[gl_WorkGroupSize.x * gl_WorkGroupSize.y];
+             uint kept = 9;
+             void bump(inout uint value) { value += kept; kept += 1; }
+             void main() {
+                 uint i = gl_LocalInvocationIndex;
+                 uvec3 g = gl_WorkGroupID;
+                 uint at = (g.y * gl_NumWorkGroups.x + g.x) * 64 + i;
+                 tile[i] = a[at] * FACTOR + p.start;
+                 memoryBarrierShared();
+                 barrier();
+                 uint value = tile[63 - i];
+                 bump(value);
+                 a[at] = value;
+                 memoryBarrierBuffer();
+                 barrier();
+                 b[at] = b[at] + a[(at & ~63u) | (i ^ 1u)] + uint(a.length()) + gl_GlobalInvocationID.y;
+                 atomicAdd(count, kept);
+                 vec3 row = vec3(u.m * vec3(p.scale, 1.0)) + c[i % 4][i % 3] * u.list[i % 3];
+                 c[4][i % 4][2] = 1.5;
+                 if (i < 16 && g.xy == uvec2(1)) out_[i] = row[i % 3] + v.y + u.n[1][0] + float(out_.length());
+             }",
+        )
+    },
 ];

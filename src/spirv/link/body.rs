@@ -250,7 +250,8 @@ impl Body<'_, '_> {
         let (Some(stride), Some(offset)) = (stride, handler.types.member(variable.pointee, number).offset) else {
             return Err(Refusal::other(inst, "asks for the length of what is no run-time array"));
         };
-        let Import { merger, pool, .. } = &mut *self.import;
+        let Import { merger, pool, measured, .. } = &mut *self.import;
+        measured.insert(entry);
         let (word, bool, length) = (merger.u32(), merger.bool(), pool.length(merger, entry));
         let [offset, zero, stride] = [offset, 0, stride].map(|value| Operand::IdRef(merger.word(value)));
         if inst.ty.map(|ty| self.import.id(ty)) != Some(word) {

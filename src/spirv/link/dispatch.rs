@@ -133,7 +133,9 @@ impl Prologue {
         };
         for slot in &handler.slots {
             prologue.addresses.push((import.pool.address(import.merger, slot.entry), slot.entry));
-            prologue.lengths.push((import.pool.length(import.merger, slot.entry), slot.entry));
+        }
+        for entry in import.measured.clone() {
+            prologue.lengths.push((import.pool.length(import.merger, entry), entry));
         }
         for id in handler.module.globals.iter().filter_map(|inst| inst.id) {
             let Some(variable) = handler.variables.get(&id) else {

@@ -1,6 +1,6 @@
 //! Takes over what stands outside a handler's functions: types, constants, variables, names and decorations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rspirv::dr::Operand;
 use rspirv::spirv::{Decoration, Op, StorageClass};
@@ -94,12 +94,14 @@ pub(super) struct Import<'a> {
     found: FxHashSet<u32>,
     /// Buffers that the handler writes.
     pub written: FxHashSet<u32>,
+    /// Entries whose length the handler asks for.
+    pub measured: BTreeSet<u32>,
 }
 
 impl<'a> Import<'a> {
     pub(super) fn new(handler: &'a Handler<'a>, merger: &'a mut Merger, pool: &'a mut Pool) -> Self {
         let (ids, found, written) = (FxHashMap::default(), FxHashSet::default(), FxHashSet::default());
-        Self { handler, merger, pool, ids, found, written }
+        Self { handler, merger, pool, ids, found, written, measured: BTreeSet::new() }
     }
 
     /// The kernel's id for one of the handler's; a new one at first sight.
