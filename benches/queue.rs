@@ -31,15 +31,12 @@ impl Link for Up {
     }
 }
 
-#[repr(align(64))]
-#[derive(Clone, Copy)]
-struct Line([u32; 16]);
-
 /// Words in ordinary memory behind the type that mapped memory has. Leaked: it is as large as a test's and made once.
 fn mapped(len: u32) -> Memory {
-    let lines = vec![Line([0; 16]); len.div_ceil(16) as usize].leak();
-    let base = NonNull::from(&mut *lines).cast();
-    // SAFETY: the leaked lines are aligned, hold `len` words and are reached in no other way from here on.
+    let words = vec![0u32; len as usize + 16].leak();
+    let aligned = words.as_ptr().align_offset(64);
+    let base = NonNull::new(words[aligned..].as_mut_ptr()).expect("a slice has an address");
+    // SAFETY: `len` words follow the aligned one, are never freed and are reached in no other way from here on.
     Memory::Mapped(unsafe { MappedWords::new(base, len, false) })
 }
 

@@ -62,9 +62,10 @@ fn value(done: Completion) -> u32 {
     done.result
 }
 
-fn explore(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
+/// Checks all orders in which threads are interrupted at most `preemptions` times, or however often.
+fn explore(preemptions: impl Into<Option<usize>>, test: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
+    builder.preemption_bound = preemptions.into();
     builder.max_branches = 10_000;
     builder.check(test);
 }
@@ -97,23 +98,23 @@ fn two_producers(slots: u32, window: u32) {
 
 #[test]
 fn loom_two_producers_share_a_level() {
-    explore(2, || two_producers(2, 2));
+    explore(5, || two_producers(2, 2));
 }
 
 #[test]
 fn loom_two_producers_want_the_only_slot() {
-    explore(2, || two_producers(1, 2));
+    explore(5, || two_producers(1, 2));
 }
 
 #[test]
 fn loom_two_producers_want_the_last_of_the_window() {
-    explore(2, || two_producers(2, 1));
+    explore(5, || two_producers(2, 1));
 }
 
 /// The slot's first task is taken in, completed and delivered while a producer pushes the second.
 #[test]
 fn loom_a_slot_is_pushed_again_once_it_was_taken_in() {
-    explore(3, || {
+    explore(None, || {
         let (mut submission, mut completion, mut kernel) = queues(1, 2);
         push(&mut submission, 1).expect("the ring is empty");
         let producer = thread::spawn(move || {
@@ -133,7 +134,7 @@ fn loom_a_slot_is_pushed_again_once_it_was_taken_in() {
 /// A task whose home is held is pushed while the one that holds it ends.
 #[test]
 fn loom_a_displaced_task_meets_the_end_of_the_one_at_its_home() {
-    explore(3, || {
+    explore(None, || {
         let (mut submission, mut completion, mut kernel) = queues(1, 2);
         push(&mut submission, 1).expect("the ring is empty");
         let long = kernel.claim().expect("it was pushed");
@@ -159,7 +160,7 @@ fn loom_a_displaced_task_meets_the_end_of_the_one_at_its_home() {
 /// A slot's direct completion is read while the slot's next task is pushed, run and completed over it.
 #[test]
 fn loom_a_direct_completion_is_never_another_laps() {
-    explore(3, || {
+    explore(4, || {
         let (mut submission, mut completion, mut kernel) = queues(1, 2);
         let first = push(&mut submission, 1).expect("the ring is empty");
         let claimed = kernel.claim().expect("it was pushed");

@@ -307,7 +307,7 @@ fn run_threads(config: &QueueConfig, tasks_each: u32) {
                     Some(task) => held.push(task),
                     None => std::thread::yield_now(),
                 }
-                if held.len() > 3 || passes % 3 == 0 {
+                if held.len() > 3 || passes.is_multiple_of(3) {
                     let which = passes % held.len().max(1);
                     if which < held.len() {
                         let task = held.swap_remove(which);
