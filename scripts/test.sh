@@ -102,7 +102,7 @@ report() { # STEP RESULT: one line, kept for the summary
 
 run() { # STEP COMMAND...: runs it within the step's limit; its log is shown if it fails
   local step=$1 log=$logs/$1.log limit=${limits[$1]:-${limits[${1%@*}]:-${limits[test]}}}
-  local began=$SECONDS status=0 took counts why=
+  local began=$SECONDS status=0 why='' took counts ok bad ignored tests
   shift
   printf '%-44s' "$step"
   timeout -k 10 "$limit" "$@" >"$log" 2>&1 </dev/null &
@@ -110,10 +110,11 @@ run() { # STEP COMMAND...: runs it within the step's limit; its log is shown if 
   wait $child || status=$?
   child=
   took=$((SECONDS - began))
-  counts=$(sed -nE 's/^test result: .* ([0-9]+) passed; ([0-9]+) failed;.*/\1 \2/p' "$log" |
-    awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }')
-  passed=$((passed + ${counts% *}))
-  failed=$((failed + ${counts#* }))
+  counts=$(sed -nE 's/^test result: .* ([0-9]+) passed; ([0-9]+) failed; ([0-9]+) ignored;.*/\1 \2 \3/p' "$log" |
+    awk '{ p += $1; f += $2; i += $3; tests = 1 } END { print p + 0, f + 0, i + 0, tests + 0 }')
+  read -r ok bad ignored tests <<<"$counts"
+  passed=$((passed + ok))
+  failed=$((failed + bad))
   case $status in
     0) ;;
     124 | 137) why="step $step was ended at its limit of $limit s" ;;
@@ -123,17 +124,18 @@ run() { # STEP COMMAND...: runs it within the step's limit; its log is shown if 
     why="${why:+$why; }validation errors"
   fi
   if [ "$why" ]; then
-    [ "${counts#* }" -gt 0 ] || failed=$((failed + 1))
+    [ "$bad" -gt 0 ] || failed=$((failed + 1))
     printf 'FAILED %4d s  %s\n' $took "$why"
     printf -- '--- %s\n' "$log"
     tail -n 300 "$log"
-    printf -- '--- end of %s: %s\n' "$step" "$why"
+    printf -- '\n--- end of %s: %s\n' "$step" "$why"
     report "$step" FAILED "$why"
     [ $status -ne 0 ] || status=1
     return $status
   fi
   printf 'ok     %4d s' $took
-  [ "$counts" = '0 0' ] || printf '  %d passed' "${counts% *}"
+  [ "$tests" -eq 0 ] || printf '  %3d passed' "$ok"
+  [ "$ignored" -eq 0 ] || printf ', %d ignored' "$ignored"
   echo
   report "$step" ok "$took s"
 }
