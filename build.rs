@@ -38,7 +38,7 @@ fn main() -> anyhow::Result<()> {
 fn bake_scan(out: &Path) -> anyhow::Result<()> {
     let mut text = String::from("[\n");
     for levels in 1..=protocol::MAX_LEVELS {
-        let lowered = spirv::lower(&scheduler::kernel(levels, None))
+        let lowered = spirv::lower(&scheduler::kernel(levels, scheduler::Fences::Full, None))
             .with_context(|| format!("the scan kernel for {levels} levels can't be lowered"))?;
         let spirv::Interface { dispatch, task, local_index } =
             lowered.interface.with_context(|| format!("the scan kernel for {levels} levels calls no handlers"))?;

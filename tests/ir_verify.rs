@@ -130,7 +130,7 @@ fn operands_have_their_types() {
             (Node::Store(place(word), vector), "Store", mismatch(2, Type::Vec4, WORD)),
             (Node::Store4(place(word), word), "Store4", mismatch(0, Type::U32, VECTOR)),
             (
-                Node::Load(next, Place::Address { low: word, high: truth, index: word }),
+                Node::Load(next, Place::Address { low: word, high: truth, index: word, access: Access::Coherent }),
                 "Load",
                 mismatch(1, Type::Bool, WORD),
             ),
@@ -330,6 +330,10 @@ fn barriers_order_something() {
     let empty = module(|b, _| b.memory_barrier(Scope::Device, Order::Acquire, none));
     expect(&empty, "body[3]", "MemoryBarrier", Fault::OrdersNothing);
     expect(&module(|b, _| b.control_barrier(none)), "body[3]", "ControlBarrier", Fault::OrdersNothing);
+    expect(&module(|b, _| b.subgroup_barrier(none)), "body[3]", "ControlBarrier", Fault::OrdersNothing);
+    let mut device = module(|b, _| b.subgroup_barrier(MemoryClasses::ALL));
+    device.body.0[3] = Node::ControlBarrier(Scope::Device, MemoryClasses::ALL);
+    expect(&device, "body[3]", "ControlBarrier", Fault::ControlScope);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use abide::ir::{Access, AtomicOp, Block, MemoryClasses, Module, Node, Order, Place};
 use abide::protocol::MAX_LEVELS;
-use abide::scheduler::{Mutation, kernel};
+use abide::scheduler::{Fences, Mutation, kernel};
 
 /// Calls `each` for all nodes of a block and the blocks inside it, in program order.
 fn walk(block: &Block, each: &mut impl FnMut(&Node)) {
@@ -21,10 +21,11 @@ fn walk(block: &Block, each: &mut impl FnMut(&Node)) {
     }
 }
 
-fn check_all_levels(check: impl Fn(&Module) -> Result<(), String>, mutation: Mutation) {
+fn check_all_levels(check: impl Fn(&Module) -> Result<(), String>, fences: Fences, mutation: Option<Mutation>) {
     for levels in 1..=MAX_LEVELS {
-        check(&kernel(levels, None)).unwrap();
-        assert!(check(&kernel(levels, Some(mutation))).is_err(), "{levels} levels: the planted fault went unnoticed");
+        check(&kernel(levels, Fences::Full, None)).unwrap();
+        let planted = check(&kernel(levels, fences, mutation));
+        assert!(planted.is_err(), "{levels} levels: the planted fault went unnoticed");
     }
 }
 
@@ -64,7 +65,7 @@ fn ordered(module: &Module) -> Result<(), String> {
 
 #[test]
 fn fault_b10_claims_acquire_and_completions_are_released() {
-    check_all_levels(ordered, Mutation::NoOrdering);
+    check_all_levels(ordered, Fences::None, None);
 }
 
 /// A pass that finds nothing loads, and stores now and then, but does no read-modify-write on a buffer. The claim itself
@@ -108,5 +109,5 @@ fn read_modify_write(node: &Node) -> Option<AtomicOp> {
 
 #[test]
 fn fault_b14_an_idle_pass_does_no_read_modify_write() {
-    check_all_levels(idle_pass_only_loads, Mutation::IdleAtomics);
+    check_all_levels(idle_pass_only_loads, Fences::Full, Some(Mutation::IdleAtomics));
 }

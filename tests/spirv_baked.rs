@@ -17,7 +17,8 @@ fn kernel(levels: u32) -> &'static baked::Baked {
 fn lowering_at_run_time_gives_the_baked_words() {
     for levels in 1..=MAX_LEVELS {
         let baked = kernel(levels);
-        let lowered = spirv::lower(&scheduler::kernel(levels, None)).expect("the kernel is well-formed");
+        let lowered =
+            spirv::lower(&scheduler::kernel(levels, scheduler::Fences::Full, None)).expect("the kernel is well-formed");
         assert_eq!(baked.levels, levels);
         assert_eq!(Some(baked.interface), lowered.interface, "{levels} levels");
         assert!(baked.words == lowered.words, "{levels} levels: the words differ");

@@ -84,7 +84,7 @@ fn plain_accesses_of_every_class() {
         let word = b.load(shared);
         b.store(target, word);
         let (low, high) = (b.param(0), b.param(1));
-        let at = b.address_at(low, high, 4);
+        let at = b.address_at(low, high, 4, Access::Coherent);
         let (word, quad) = (b.load(at), b.load4(at));
         b.store(at, word);
         b.store4(at, quad);
@@ -99,7 +99,7 @@ fn atomics_of_every_class_order_and_scope() {
         let buffer = b.buffer("words", 0, access);
         let shared = b.shared("shared", 4);
         let (low, high) = (b.param(0), b.param(1));
-        let places = [b.at(buffer, 1), b.shared_at(shared, 2), b.address_at(low, high, 3)];
+        let places = [b.at(buffer, 1), b.shared_at(shared, 2), b.address_at(low, high, 3, Access::Coherent)];
         for place in places {
             for scope in SCOPES {
                 for order in ORDERS {

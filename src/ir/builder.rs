@@ -44,8 +44,8 @@ impl Builder {
     }
 
     /// Word `index` after the device address `{low, high}`.
-    pub fn address_at(&mut self, low: Value, high: Value, index: impl Into<Operand>) -> Place {
-        Place::Address { low, high, index: self.value(index) }
+    pub fn address_at(&mut self, low: Value, high: Value, index: impl Into<Operand>, access: Access) -> Place {
+        Place::Address { low, high, index: self.value(index), access }
     }
 }
 
@@ -298,7 +298,12 @@ impl Builder {
 
     /// Waits for the workgroup.
     pub fn control_barrier(&mut self, classes: MemoryClasses) {
-        self.push(Node::ControlBarrier(classes));
+        self.push(Node::ControlBarrier(Scope::Workgroup, classes));
+    }
+
+    /// Waits for the subgroup.
+    pub fn subgroup_barrier(&mut self, classes: MemoryClasses) {
+        self.push(Node::ControlBarrier(Scope::Subgroup, classes));
     }
 
     /// An operation across the subgroup.

@@ -61,6 +61,8 @@ pub struct SharedDecl {
 /// Which invocations an atomic or a barrier orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Scope {
+    /// The subgroup.
+    Subgroup,
     /// The workgroup.
     Workgroup,
     /// All workgroups of all queues of the device.
@@ -115,7 +117,7 @@ pub enum Place {
         /// Word index.
         index: Value,
     },
-    /// Word `index` after a device address, which is a multiple of 16. Loads and stores are coherent.
+    /// Word `index` after a device address, which is a multiple of 16.
     Address {
         /// Low word of the address.
         low: Value,
@@ -123,6 +125,8 @@ pub enum Place {
         high: Value,
         /// Word index.
         index: Value,
+        /// How loads and stores that aren't atomic behave.
+        access: Access,
     },
 }
 
@@ -187,6 +191,8 @@ pub enum Input {
     SubgroupLane,
     /// Invocations of a subgroup.
     SubgroupSize,
+    /// Subgroups of the workgroup.
+    SubgroupCount,
     /// A launch parameter, by word.
     Param(u32),
 }
@@ -301,9 +307,9 @@ pub enum Node {
     Atomic(Atomic),
     /// Orders this invocation's accesses to memory; has an order other than relaxed, and at least one class.
     MemoryBarrier(Scope, Order, MemoryClasses),
-    /// Waits for all invocations of the workgroup, and orders their accesses among them. Either all of them come to it
-    /// or none.
-    ControlBarrier(MemoryClasses),
+    /// Waits for all invocations of the workgroup, or of the subgroup, and orders their accesses among them. Either all of
+    /// them come to it or none.
+    ControlBarrier(Scope, MemoryClasses),
     /// An operation across the subgroup.
     Subgroup(Value, SubgroupOp),
     /// Runs one block or the other.

@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_wait_turns_and_ends() {
         let mut patience = Patience::new(Duration::from_millis(5));
-        let mut turns = 0;
+        let mut turns: u128 = 0;
         let waited = loop {
             match patience.next(false) {
                 Next::Look => {}
@@ -84,7 +84,8 @@ mod tests {
             }
         };
         assert!(waited >= Duration::from_millis(5));
-        assert!((1..=5).contains(&turns), "{turns} turns in 5 ms");
+        // How many there were is the machine's affair, but they are a millisecond apart.
+        assert!(turns <= waited.as_millis(), "{turns} turns in {waited:?}");
     }
 
     #[test]

@@ -11,11 +11,11 @@ use super::launcher::{LaunchPlan, Launcher};
 use super::memory::{Buffers, words};
 use super::{Copies, Runtime};
 use crate::baked;
-use crate::device::{Device, Mode, Pipeline, PipelineDesc};
+use crate::device::{Device, Mode, Pipeline, PipelineDesc, Quirk};
 use crate::planner::{GridLimits, GridRequest, SizingPolicy};
 use crate::protocol::{launch, opcode, slot};
 use crate::queue::{self, CompletionQueue, Link, QueueConfig, SubmissionQueue};
-use crate::scheduler::{self, Mutation, PriorityOffsets, probe};
+use crate::scheduler::{self, Fences, Mutation, PriorityOffsets, probe};
 use crate::spirv::link::{self, HandlerModule};
 use crate::spirv::{self, Lowered};
 
@@ -81,6 +81,7 @@ pub struct RuntimeBuilder<'a> {
     keeper: bool,
     handlers: Vec<(&'a [u32], &'a str)>,
     start: (u64, u32),
+    fences: Fences,
     mutation: Option<Mutation>,
 }
 
@@ -103,6 +104,7 @@ impl<'a> RuntimeBuilder<'a> {
             keeper: false,
             handlers: Vec::new(),
             start: (0, 0),
+            fences: Fences::Full,
             mutation: None,
         }
     }
@@ -199,6 +201,12 @@ impl<'a> RuntimeBuilder<'a> {
         self
     }
 
+    /// Leaves the kernel's fences away: for tests that must fail.
+    pub fn fences(mut self, fences: Fences) -> Self {
+        self.fences = fences;
+        self
+    }
+
     /// Plants a fault in the kernel: for tests that must fail.
     pub fn mutation(mut self, mutation: Mutation) -> Self {
         self.mutation = Some(mutation);
@@ -221,7 +229,7 @@ impl<'a> RuntimeBuilder<'a> {
         config.check()?;
         let mode = self.chosen_mode()?;
 
-        let kernel = self.kernel(offsets.levels())?;
+        let kernel = self.kernel(offsets.levels(), self.chosen_fences(mode))?;
         let linked = link::link(&kernel, &self.handler_modules()?, &self.link_limits())?;
         let plan = self.plan(linked.invocations, offsets.slots())?;
         let (width, workers) = (plan.geometry.width, plan.worker_groups);
@@ -288,10 +296,20 @@ impl<'a> RuntimeBuilder<'a> {
         Ok(asked.unwrap_or(report.mode))
     }
 
-    fn kernel(&self, levels: u32) -> Result<Lowered> {
-        match (baked::scan(levels), self.mutation) {
-            (Some(baked), None) => Ok(Lowered { words: baked.words.to_vec(), interface: Some(baked.interface) }),
-            _ => Ok(spirv::lower(&scheduler::kernel(levels, self.mutation))?),
+    /// Fences, but for workers of several subgroups where the driver has them wait for the whole workgroup.
+    fn chosen_fences(&self, mode: Mode) -> Fences {
+        let info = self.device.info();
+        let several = !self.handlers.is_empty() || self.width.is_some_and(|width| width > info.subgroup_size);
+        let waits = self.device.quirk(Quirk::MemoryBarriersWait).is_some();
+        if waits && several && mode == Mode::Epochs { Fences::None } else { self.fences }
+    }
+
+    fn kernel(&self, levels: u32, fences: Fences) -> Result<Lowered> {
+        match (baked::scan(levels), fences, self.mutation) {
+            (Some(baked), Fences::Full, None) => {
+                Ok(Lowered { words: baked.words.to_vec(), interface: Some(baked.interface) })
+            }
+            _ => Ok(spirv::lower(&scheduler::kernel(levels, fences, self.mutation))?),
         }
     }
 

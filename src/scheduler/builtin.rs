@@ -90,7 +90,7 @@ fn one_word(b: &mut Builder, cx: &Context, code: Value) {
     let swapped = payload(b, cx, 2);
     let one = b.value(1u32);
     within(b, cx, buffer, (index, one), |b| {
-        let place = Place::Address { low: buffer.low, high: buffer.high, index };
+        let place = Place::Address { low: buffer.low, high: buffer.high, index, access: cx.address_access() };
         // All of these are atomic, so that tasks that share a word never see half an effect; the worker's own barriers
         // around the task order them with other tasks.
         let relaxed = Order::Relaxed;
@@ -118,26 +118,31 @@ fn on(b: &mut Builder, code: Value, opcode: u32, then: impl FnOnce(&mut Builder)
     b.when(this, then);
 }
 
-/// MEMCPY: payload words to, from, count; all lanes copy.
+/// MEMCPY: payload words to, from, count; all lanes copy, and go round as often as the first does.
 fn copy(b: &mut Builder, cx: &Context) {
     let (target, source) = (bound(b, cx, 0), bound(b, cx, 1));
     let (to, from, count) = (payload(b, cx, 0), payload(b, cx, 1), payload(b, cx, 2));
     within(b, cx, target, (to, count), |b| {
         within(b, cx, source, (from, count), |b| {
-            let done = b.var(cx.lane);
-            b.repeat(|b| {
-                let word = b.get(done);
-                let past = b.ge(word, count);
-                b.break_if(past);
-                let index = b.add(from, word);
-                let value = b.load(Place::Address { low: source.low, high: source.high, index });
-                let index = b.add(to, word);
-                b.store(Place::Address { low: target.low, high: target.high, index }, value);
-                let next = b.add(word, cx.width);
-                b.set(done, next);
-                // The next word would pass 2^32.
-                let wrapped = b.lt(next, word);
-                b.break_if(wrapped);
+            let access = cx.address_access();
+            let rest = b.rem(count, cx.width);
+            let partial = b.ne(rest, 0u32);
+            let partial = b.select(partial, 1u32, 0u32);
+            let turns = b.div(count, cx.width);
+            let turns = b.add(turns, partial);
+            b.count(turns, |b, turn| {
+                let ahead = b.mul(turn, cx.width);
+                let word = b.add(ahead, cx.lane);
+                // A word number that wraps past 2^32 is below the turn's first.
+                let unwrapped = b.ge(word, ahead);
+                let inside = b.lt(word, count);
+                let inside = b.and(inside, unwrapped);
+                b.when(inside, |b| {
+                    let index = b.add(from, word);
+                    let value = b.load(Place::Address { low: source.low, high: source.high, index, access });
+                    let index = b.add(to, word);
+                    b.store(Place::Address { low: target.low, high: target.high, index, access }, value);
+                });
             });
             b.when(cx.leader, |b| cx.store_task(b, task::RESULT, count));
         });

@@ -1,7 +1,7 @@
 //! What every part of a scheduler kernel works on.
 
-use super::Mutation;
-use crate::ir::{Access, Buffer, Builder, Input, Order, Place, Shared, Value};
+use super::{Fences, Mutation};
+use crate::ir::{Access, Buffer, Builder, Input, MemoryClasses, Order, Place, Shared, Value};
 use crate::protocol::{inlet, launch, slot, state, task};
 
 /// Buffers, workgroup words and the values that stay the same for a launch.
@@ -29,14 +29,18 @@ pub struct Context {
     pub offsets: Vec<Value>,
     /// Slots of the ring.
     pub slots: Value,
+    /// Whether the workgroup is one subgroup.
+    pub single: Value,
+    /// Whether accesses to buffers are ordered.
+    pub fences: Fences,
     /// The fault that was planted, if any.
     pub mutation: Option<Mutation>,
 }
 
 impl Context {
     /// Declares the buffers and reads what stays the same, at the front of a kernel.
-    pub fn new(b: &mut Builder, levels: u32, mutation: Option<Mutation>) -> Self {
-        let access = if mutation == Some(Mutation::NoOrdering) { Access::Private } else { Access::Volatile };
+    pub fn new(b: &mut Builder, levels: u32, fences: Fences, mutation: Option<Mutation>) -> Self {
+        let access = if fences == Fences::Full { Access::Volatile } else { Access::Private };
         let inlet = b.buffer("inlet", 0, access);
         let outlet = b.buffer("outlet", 1, access);
         let state = b.buffer("state", 2, access);
@@ -47,13 +51,30 @@ impl Context {
         let workers = b.input(Input::WorkgroupCount);
         let leader = b.eq(lane, 0u32);
         let slots = b.param(launch::SLOTS);
+        let subgroups = b.input(Input::SubgroupCount);
+        let single = b.eq(subgroups, 1u32);
         let offsets = (0..=levels)
             .map(|level| {
                 let place = b.at(inlet, inlet::PRIORITY_OFFSETS + level);
                 b.load(place)
             })
             .collect();
-        Self { inlet, outlet, state, task, lane, width, worker, workers, leader, offsets, slots, mutation }
+        Self {
+            inlet,
+            outlet,
+            state,
+            task,
+            lane,
+            width,
+            worker,
+            workers,
+            leader,
+            offsets,
+            slots,
+            single,
+            fences,
+            mutation,
+        }
     }
 
     /// Levels of the kernel.
@@ -61,9 +82,20 @@ impl Context {
         self.offsets.len() as u32 - 1
     }
 
-    /// An order, or none at all under [`Mutation::NoOrdering`].
+    /// An order, or none at all under [`Fences::None`].
     pub fn order(&self, order: Order) -> Order {
-        if self.mutation == Some(Mutation::NoOrdering) { Order::Relaxed } else { order }
+        if self.fences == Fences::Full { order } else { Order::Relaxed }
+    }
+
+    /// Access class of memory behind addresses: coherent, or plain under [`Fences::None`].
+    pub fn address_access(&self) -> Access {
+        if self.fences == Fences::Full { Access::Coherent } else { Access::Private }
+    }
+
+    /// Waits for the worker's lanes. Where they are one subgroup that costs next to nothing, while a workgroup barrier makes
+    /// drivers on the CPU change stacks.
+    pub fn barrier(&self, b: &mut Builder, classes: MemoryClasses) {
+        b.branch(self.single, |b| b.subgroup_barrier(classes), |b| b.control_barrier(classes));
     }
 
     /// A word of the task's words.

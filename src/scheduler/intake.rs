@@ -2,7 +2,7 @@
 
 use super::complete::round_to_lines;
 use super::scan::{Claim, copy_slot, copy_units};
-use super::{Context, Mutation};
+use super::{Context, Fences, Mutation};
 use crate::ir::{Builder, MemoryClasses, Order, Scope, Value};
 use crate::protocol::completion::fault;
 use crate::protocol::{binding, launch, opcode, outlet, slot, state, task};
@@ -33,7 +33,7 @@ pub fn take_in(b: &mut Builder, cx: &Context, claim: &Claim) -> Value {
         b.when(extended, |b| {
             copy_extension(b, cx, claim);
             // The slot is given back below, by one lane: every lane must have read its part by then.
-            b.control_barrier(MemoryClasses::ALL);
+            cx.barrier(b, MemoryClasses::ALL);
         });
     });
     if cx.mutation != Some(Mutation::TakenEarly) {
@@ -42,9 +42,9 @@ pub fn take_in(b: &mut Builder, cx: &Context, claim: &Claim) -> Value {
     opcode
 }
 
-/// A device-scope barrier on buffers, or nothing under [`Mutation::NoOrdering`].
+/// A device-scope barrier on buffers, or nothing under [`Fences::None`].
 pub fn fence(b: &mut Builder, cx: &Context, order: Order) {
-    if cx.mutation != Some(Mutation::NoOrdering) {
+    if cx.fences == Fences::Full {
         b.memory_barrier(Scope::Device, order, MemoryClasses::BUFFERS);
     }
 }
@@ -64,9 +64,9 @@ fn await_slot(b: &mut Builder, cx: &Context, claim: &Claim) {
     let late = b.get(torn);
     b.when(late, |b| {
         b.count(ARRIVAL_BUDGET, |b, _| {
-            b.control_barrier(MemoryClasses::SHARED);
+            cx.barrier(b, MemoryClasses::SHARED);
             copy_slot(b, cx, claim.slot);
-            b.control_barrier(MemoryClasses::SHARED);
+            cx.barrier(b, MemoryClasses::SHARED);
             check(b);
             let torn = b.get(torn);
             let whole = b.eq(torn, false);

@@ -16,6 +16,6 @@ mod worker;
 
 pub use context::Context;
 pub use levels::{PartitionError, PriorityOffsets};
-pub use mutation::Mutation;
+pub use mutation::{Fences, Mutation};
 pub use scan::{Claim, NO_CLAIM, Scan};
 pub use worker::{VISIT_PASSES, kernel};

@@ -1,4 +1,16 @@
-//! Faults that tests plant, so that a test that can't fail shows itself.
+//! What a kernel can be built with: its fences, and faults that tests plant.
+
+/// Whether a kernel orders its accesses to buffers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fences {
+    /// By the Vulkan memory model.
+    #[default]
+    Full,
+    /// Not at all: for drivers on the CPU whose memory barriers, and accesses that imply them, wait for the whole workgroup
+    /// as control barriers do. Right there in epochs alone, where the host changes nothing while a kernel runs and the CPU
+    /// keeps what its cores share coherent.
+    None,
+}
 
 /// A known fault of other schedulers (or a missing fence), planted into a kernel.
 ///
@@ -11,8 +23,6 @@ pub enum Mutation {
     OneProbe,
     /// Probes that run past the end of a level start again at its front.
     WrapProbes,
-    /// Neither acquire nor release, and plain accesses where the other side writes.
-    NoOrdering,
     /// A slot is schedulable whenever something was ever published in it.
     NoGeneration,
     /// Built-ins take their index as it comes.

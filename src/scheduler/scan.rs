@@ -141,7 +141,7 @@ impl Scan {
         b.when(any, |b| {
             b.atomic(AtomicOp::Min, this, mine, Scope::Workgroup, Order::Relaxed);
         });
-        b.control_barrier(MemoryClasses::SHARED);
+        cx.barrier(b, MemoryClasses::SHARED);
 
         let least = b.load(this);
         let some = b.ne(least, NO_CLAIM);
@@ -159,7 +159,7 @@ impl Scan {
             },
             |b| b.when(cx.leader, |b| cx.store_task(b, CLAIMED, NO_CLAIM)),
         );
-        b.control_barrier(MemoryClasses::SHARED);
+        cx.barrier(b, MemoryClasses::SHARED);
         let slot = cx.load_task(b, CLAIMED);
         let generation = cx.load_task(b, GENERATION);
         let level = cx.load_task(b, LEVEL);

@@ -1,7 +1,7 @@
 //! A worker's life: scan, run, report, and leave when told to, when idle for long or when its budget is used up.
 
 use super::scan::{NO_CLAIM, Scan};
-use super::{Context, Mutation, builtin, complete, intake};
+use super::{Context, Fences, Mutation, builtin, complete, intake};
 use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Place, Scope, Value, Var};
 use crate::protocol::completion::fault;
 use crate::protocol::{inlet, launch, opcode, outlet, state, task};
@@ -14,10 +14,10 @@ const TOLD: u32 = task::KERNEL + 5;
 const _: () = assert!(TOLD + 2 <= task::WORDS);
 
 /// The kernel for a number of levels.
-pub fn kernel(levels: u32, mutation: Option<Mutation>) -> Module {
+pub fn kernel(levels: u32, fences: Fences, mutation: Option<Mutation>) -> Module {
     let mut builder = Builder::new(&format!("abide scan, {levels} levels"), launch::WORDS);
     let b = &mut builder;
-    let cx = Context::new(b, levels, mutation);
+    let cx = Context::new(b, levels, fences, mutation);
     let budget = b.param(launch::BUDGET);
     let canary = b.param(launch::CANARY);
     let stride = b.mul(cx.workers, cx.width);
@@ -26,7 +26,7 @@ pub fn kernel(levels: u32, mutation: Option<Mutation>) -> Module {
     let visit = b.var(cx.worker);
     let rest = Rest { idle: b.var(0u32), claims: b.var(0u32) };
     let exit = b.var(0u32);
-    b.control_barrier(MemoryClasses::SHARED);
+    cx.barrier(b, MemoryClasses::SHARED);
     b.repeat(|b| {
         let pass = b.get(passes);
         let told = listen(b, &cx, pass, &rest);
@@ -191,10 +191,10 @@ fn run(b: &mut Builder, cx: &Context, code: Value, canary: Value, exit: Var) {
             intake::fence(b, cx, Order::Acquire);
             intake::copy_bindings(b, cx);
             intake::describe(b, cx);
-            b.control_barrier(MemoryClasses::ALL);
+            cx.barrier(b, MemoryClasses::ALL);
             let broken = cx.load_task(b, task::FAULT);
             // A quick lane may store a fault of its own below: the others must have read this one by then.
-            b.control_barrier(MemoryClasses::SHARED);
+            cx.barrier(b, MemoryClasses::SHARED);
             let whole = b.eq(broken, 0u32);
             b.when(whole, |b| {
                 let handler = b.ge(code, opcode::FIRST_HANDLER);
@@ -203,7 +203,7 @@ fn run(b: &mut Builder, cx: &Context, code: Value, canary: Value, exit: Var) {
             // Release of every lane, then all lanes before the leader's completion: pairs with the acquire above
             // of a task that the host publishes once it has seen this one's completion.
             intake::fence(b, cx, Order::Release);
-            b.control_barrier(MemoryClasses::ALL);
+            cx.barrier(b, MemoryClasses::ALL);
         },
     );
 }

@@ -105,7 +105,7 @@ impl Grower<'_, '_> {
             }
             1 => {
                 let (low, high) = (self.any(Type::U32), self.any(Type::U32));
-                b.address_at(low, high, index)
+                b.address_at(low, high, index, Access::Coherent)
             }
             _ => b.shared_at(self.array, index),
         }
@@ -367,6 +367,6 @@ fn replace(node: &mut Node, other: Value) {
         | Node::ConstBool(operand, _)
         | Node::Subgroup(operand, _) => *operand = other,
         Node::Atomic(atomic) => atomic.value = Some(other),
-        Node::MemoryBarrier(..) | Node::ControlBarrier(_) | Node::Loop(_) | Node::Break | Node::Continue => {}
+        Node::MemoryBarrier(..) | Node::ControlBarrier(..) | Node::Loop(_) | Node::Break | Node::Continue => {}
     }
 }

@@ -90,7 +90,7 @@ fn atomics_of_each_operation_order_scope_and_place() {
             }
             Kind::Address => {
                 let (low, high, zero) = (b.param(0), b.param(1), b.value(0u32));
-                b.address_at(low, high, zero)
+                b.address_at(low, high, zero, Access::Coherent)
             }
             Kind::Shared => {
                 let shared = b.shared("shared", 1);
@@ -136,7 +136,7 @@ fn concurrent_atomics_lose_nothing() {
     let place = b.at(words, 4u32);
     b.atomic(AtomicOp::And, place, cleared, scope, order);
     let zero = b.value(0u32);
-    let place = b.address_at(low, high, zero);
+    let place = b.address_at(low, high, zero, Access::Coherent);
     b.atomic(AtomicOp::Add, place, index, scope, Order::Relaxed);
     let job = Job {
         buffers: vec![vec![0; all as usize], vec![0, 0, u32::MAX, 0, u32::MAX]],

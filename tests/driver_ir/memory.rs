@@ -146,7 +146,7 @@ fn words_and_quads_behind_an_address() {
     let (low, high) = (b.param(0), b.param(1));
     mix(&mut b, out, |b, index| {
         let index = b.value(index);
-        b.address_at(low, high, index)
+        b.address_at(low, high, index, Access::Coherent)
     });
     let job = Job { buffers: vec![vec![0; 4]], addressed: vec![0; 12], params: vec![0; 2], width: 1, groups: 1 };
     let Some(outcome) = run(&b.finish(), &job) else { return };

@@ -183,6 +183,9 @@ pub enum Fault {
         /// The order.
         order: Order,
     },
+    /// A control barrier over the whole device.
+    #[error("no invocation can wait for the whole device: wait for the subgroup or the workgroup")]
+    ControlScope,
     /// A barrier orders no memory.
     #[error("it orders nothing: name an order other than Relaxed, and at least one class of memory")]
     OrdersNothing,

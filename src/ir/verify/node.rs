@@ -2,7 +2,7 @@
 
 use super::{AtomicOperand, Fault, Scope, Types, Verifier};
 use crate::ir::{
-    Atomic, AtomicOp, BinaryOp, Input, MemoryClasses, Node, Order, Place, SubgroupOp, Type, UnaryOp, Value, Var,
+    self, Atomic, AtomicOp, BinaryOp, Input, MemoryClasses, Node, Order, Place, SubgroupOp, Type, UnaryOp, Value, Var,
 };
 
 const BOOL: Types = Types(&[Type::Bool]);
@@ -74,7 +74,8 @@ impl Verifier<'_> {
             }
             Node::Atomic(atomic) => self.atomic(atomic, scope),
             Node::MemoryBarrier(_, order, classes) => orders_something(*order, *classes),
-            Node::ControlBarrier(classes) => orders_something(Order::AcquireRelease, *classes),
+            Node::ControlBarrier(ir::Scope::Device, _) => Err(Fault::ControlScope),
+            Node::ControlBarrier(_, classes) => orders_something(Order::AcquireRelease, *classes),
             Node::Subgroup(result, op) => self.subgroup(*result, op, scope),
             Node::If(condition, ..) => self.operand(*condition, BOOL),
             Node::For(index, bound, _) => {
@@ -159,7 +160,7 @@ impl Verifier<'_> {
                 }
                 self.operand(index, U32)
             }
-            Place::Address { low, high, index } => {
+            Place::Address { low, high, index, .. } => {
                 self.operand(low, U32)?;
                 self.operand(high, U32)?;
                 self.operand(index, U32)
@@ -258,7 +259,7 @@ pub(super) fn kind(node: &Node) -> &'static str {
         Node::Store4(..) => "Store4",
         Node::Atomic(_) => "Atomic",
         Node::MemoryBarrier(..) => "MemoryBarrier",
-        Node::ControlBarrier(_) => "ControlBarrier",
+        Node::ControlBarrier(..) => "ControlBarrier",
         Node::Subgroup(..) => "Subgroup",
         Node::If(..) => "If",
         Node::Loop(_) => "Loop",

@@ -46,14 +46,15 @@ impl Emitter<'_> {
         Ok(self.builder.memory_barrier(scope, semantics)?)
     }
 
-    pub(super) fn control_barrier(&mut self, classes: MemoryClasses) -> Result<(), LowerError> {
-        let scope = self.scope(Scope::Workgroup);
+    pub(super) fn control_barrier(&mut self, scope: Scope, classes: MemoryClasses) -> Result<(), LowerError> {
+        let scope = self.scope(scope);
         let semantics = self.word(semantics(Order::AcquireRelease, storage(classes)).bits());
         Ok(self.builder.control_barrier(scope, scope, semantics)?)
     }
 
     fn scope(&mut self, scope: Scope) -> Word {
         self.word(match scope {
+            Scope::Subgroup => SpirvScope::Subgroup,
             Scope::Workgroup => SpirvScope::Workgroup,
             Scope::Device => SpirvScope::Device,
         } as u32)
@@ -63,7 +64,7 @@ impl Emitter<'_> {
     fn atomic_semantics(&mut self, pointer: &Pointer, order: Order) -> Word {
         let classes = match pointer.rule {
             Rule::Shared => MemoryClasses::ALL,
-            Rule::Buffer(_) | Rule::Address(_) => MemoryClasses::BUFFERS,
+            Rule::Buffer(_) | Rule::Address(..) => MemoryClasses::BUFFERS,
         };
         let volatile = if pointer.rule.volatile() { MemorySemantics::VOLATILE } else { MemorySemantics::empty() };
         self.word((semantics(order, storage(classes)) | volatile).bits())

@@ -79,7 +79,7 @@ impl Emitter<'_> {
             Node::Store4(place, value) => self.store(place, *value, Span::Quad)?,
             Node::Atomic(atomic) => self.atomic(atomic)?,
             Node::MemoryBarrier(scope, order, classes) => self.memory_barrier(*scope, *order, *classes)?,
-            Node::ControlBarrier(classes) => self.control_barrier(*classes)?,
+            Node::ControlBarrier(scope, classes) => self.control_barrier(*scope, *classes)?,
             Node::Subgroup(result, op) => self.subgroup(*result, op)?,
             Node::CallHandler(opcode) => self.call_handler(*opcode)?,
             Node::If(..) | Node::Loop(_) | Node::For(..) | Node::Break | Node::Continue => {

@@ -110,6 +110,7 @@ impl Globals {
             Input::WorkgroupCount => (BuiltIn::NumWorkgroups, 3, "workgroup_count"),
             Input::SubgroupLane => (BuiltIn::SubgroupLocalInvocationId, 1, "subgroup_lane"),
             Input::SubgroupSize => (BuiltIn::SubgroupSize, 1, "subgroup_size"),
+            Input::SubgroupCount => (BuiltIn::NumSubgroups, 1, "subgroup_count"),
             // Neither is a variable: one is a constant, the other lies in the push constants.
             Input::WorkgroupSize | Input::Param(_) => return,
         };

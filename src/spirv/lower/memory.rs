@@ -29,24 +29,30 @@ pub enum Rule {
     /// Workgroup memory: ordered by barriers and atomics, so never private.
     Shared,
     /// Memory behind a device address, aligned to so many bytes.
-    Address(u32),
+    Address(u32, Access),
 }
 
 impl Rule {
     /// Whether each access is volatile, atomics too.
     pub fn volatile(self) -> bool {
-        matches!(self, Self::Buffer(Access::Volatile))
+        matches!(self, Self::Buffer(Access::Volatile) | Self::Address(_, Access::Volatile))
     }
 
     /// Bits of the memory operands, without those that differ between loads and stores, and whether the access is
     /// coherent.
     fn access(self) -> (MemoryAccess, bool) {
+        let of = |access| match access {
+            Access::Private => (MemoryAccess::NONE, false),
+            Access::Coherent => (MemoryAccess::NON_PRIVATE_POINTER, true),
+            Access::Volatile => (MemoryAccess::NON_PRIVATE_POINTER | MemoryAccess::VOLATILE, true),
+        };
         match self {
-            Self::Buffer(Access::Private) => (MemoryAccess::NONE, false),
-            Self::Buffer(Access::Coherent) => (MemoryAccess::NON_PRIVATE_POINTER, true),
-            Self::Buffer(Access::Volatile) => (MemoryAccess::NON_PRIVATE_POINTER | MemoryAccess::VOLATILE, true),
+            Self::Buffer(access) => of(access),
             Self::Shared => (MemoryAccess::NON_PRIVATE_POINTER, false),
-            Self::Address(_) => (MemoryAccess::NON_PRIVATE_POINTER | MemoryAccess::ALIGNED, true),
+            Self::Address(_, access) => {
+                let (bits, coherent) = of(access);
+                (bits | MemoryAccess::ALIGNED, coherent)
+            }
         }
     }
 }
@@ -70,7 +76,7 @@ impl Emitter<'_> {
                 let id = self.task_word(variable, index)?;
                 Ok(Pointer { id, rule: Rule::Shared })
             }
-            Place::Address { low, high, index } => {
+            Place::Address { low, high, index, access } => {
                 let (class, uint) = (StorageClass::PhysicalStorageBuffer, self.globals.uint);
                 let block = if span == Span::Word { self.globals.words } else { self.globals.quads };
                 let pair = self.builder.type_vector(uint, 2);
@@ -78,7 +84,7 @@ impl Emitter<'_> {
                 let pair = self.op(spirv::Op::CompositeConstruct, pair, &[self.id(low), self.id(high)])?;
                 let base = self.builder.bitcast(pointer, None, pair)?;
                 let id = self.element(class, base, index, span)?;
-                Ok(Pointer { id, rule: Rule::Address(if span == Span::Word { 4 } else { 16 }) })
+                Ok(Pointer { id, rule: Rule::Address(if span == Span::Word { 4 } else { 16 }, access) })
             }
         }
     }
@@ -111,7 +117,7 @@ impl Emitter<'_> {
     ) -> (Option<MemoryAccess>, Vec<Operand>) {
         let (mut access, coherent) = rule.access();
         let mut operands = Vec::new();
-        if let Rule::Address(bytes) = rule {
+        if let Rule::Address(bytes, _) = rule {
             operands.push(Operand::LiteralBit32(bytes));
         }
         if coherent {

@@ -94,7 +94,7 @@ impl Needs {
     fn input(&mut self, input: Input) {
         match input {
             Input::Param(_) | Input::WorkgroupSize => return,
-            Input::SubgroupLane | Input::SubgroupSize => {
+            Input::SubgroupLane | Input::SubgroupSize | Input::SubgroupCount => {
                 self.capabilities.insert(Capability::GroupNonUniform);
             }
             Input::LocalIndex | Input::WorkgroupIndex | Input::WorkgroupCount => {}

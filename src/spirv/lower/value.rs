@@ -28,7 +28,7 @@ impl Emitter<'_> {
                 let at = self.builder.access_chain(pointer, None, params, [zero, word])?;
                 self.builder.load(uint, None, at, None, [])?
             }
-            Input::LocalIndex | Input::SubgroupLane | Input::SubgroupSize => {
+            Input::LocalIndex | Input::SubgroupLane | Input::SubgroupSize | Input::SubgroupCount => {
                 let variable = self.input_variable(input)?;
                 self.builder.load(uint, None, variable, None, [])?
             }
