@@ -10,7 +10,7 @@ use abide::spirv::link::{HandlerModule, Limits, LinkError, Linked, Refusal};
 use link::kernel::kernel;
 use link::tools::assemble;
 
-/// What all modules begin with; `@` stands for what comes before types, `main` for the body.
+/// A small module with one buffer; what is in braces differs.
 const FRAME: &str = r#"
     OpCapability Shader
     %glsl = OpExtInstImport "GLSL.std.450"

@@ -181,3 +181,19 @@ fn arrays_of_buffers_are_refused() {
     let error = link_all(&kernel(), &[words]).expect_err("no block");
     assert!(error.to_string().contains("no Block"), "{error}");
 }
+
+#[test]
+fn accesses_state_the_alignment_that_the_layout_gives() {
+    let source = "struct S { a: f32, b: vec2<f32>, c: vec3<f32>, d: f32, e: vec4<f32>, f: mat2x2<f32> }
+        @group(0) @binding(0) var<storage, read> s: array<S>;
+        @group(0) @binding(1) var<storage, read_write> o: array<vec4<f32>>;
+        @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {
+            o[i] = vec4<f32>(s[i].a, s[i].b.x, s[i].c.z, s[i].d) + s[i].e + vec4<f32>(s[i].c, 1.0)
+                + vec4<f32>(s[i].f[1], s[i].b);
+        }";
+    let linked = link_all(&kernel(), &[words("alignments", source)]).expect("it links");
+    let text = spirv_val::disassemble(&linked.words);
+    let stated = |bytes: u32| text.matches(&format!("Aligned|NonPrivatePointer {bytes}\n")).count();
+    // Scalars: a, b.x, c.z and d. Pairs: the matrix column and b. The rest are c, e and what is stored.
+    assert_eq!([stated(4), stated(8), stated(16)], [4, 2, 3], "{text}");
+}

@@ -228,7 +228,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// Reads a module and checks its structure: see [`super::check`].
+    /// Reads a module and checks its structure.
     ///
     /// # Errors
     /// The first fault found.
@@ -401,5 +401,51 @@ impl Consumer for Reader<'_> {
                 ParseAction::Stop
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: [u32; 5] = [MAGIC_NUMBER, 0x1_0300, 0, 10, 0];
+
+    fn parse(instructions: &[&[u32]]) -> Result<Module, ModuleError> {
+        let mut words = HEADER.to_vec();
+        for inst in instructions {
+            words.push(((inst.len() as u32) << 16) | inst[0]);
+            words.extend(&inst[1..]);
+        }
+        Module::parse(&words)
+    }
+
+    /// Void, a function type, and a function that returns.
+    const SMALL: [&[u32]; 6] = [&[19, 1], &[33, 2, 1], &[54, 1, 3, 0, 2], &[248, 4], &[253], &[56]];
+
+    #[test]
+    fn a_module_comes_out_as_it_went_in() {
+        let module = parse(&SMALL).expect("it is a module");
+        assert_eq!((module.globals.len(), module.functions.len(), module.functions[0].body.len()), (2, 1, 2));
+        let words = module.assemble().expect("it is small");
+        assert_eq!(Module::parse(&words), Ok(module));
+    }
+
+    #[test]
+    fn faults_name_the_word() {
+        let at = |fault: ModuleError| match fault {
+            ModuleError::Syntax { at, .. } => at,
+            ModuleError::Structure { site, .. } | ModuleError::Id { site, .. } => site.at,
+        };
+        let fault = |instructions: &[&[u32]]| at(parse(instructions).expect_err("it has a fault"));
+        assert_eq!(fault(&[SMALL[0], SMALL[0]]), 7, "an id twice");
+        assert_eq!(fault(&[SMALL[0], SMALL[1], SMALL[2], SMALL[3], SMALL[5]]), 15, "no terminator");
+        assert_eq!(fault(&SMALL[..5]), 10, "no end");
+        assert_eq!(fault(&[SMALL[0], SMALL[1], &[17, 1]]), 10, "a capability behind types");
+        assert_eq!(fault(&[&[33, 2, 1], SMALL[0]]), 5, "used before it is defined");
+        assert_eq!(fault(&[SMALL[0], &[0xffff]]), 7, "no such opcode");
+        assert_eq!(fault(&[SMALL[0], &[52, 1, 2, 52, 0]]), 7, "what rspirv's parser panics on");
+        assert_eq!(at(Module::parse(&HEADER[..3]).expect_err("no header")), 5);
+        let cut = [HEADER.as_slice(), &[0x5_0013, 1]].concat();
+        assert_eq!(at(Module::parse(&cut).expect_err("a length past the end")), 5);
     }
 }

@@ -79,7 +79,7 @@ pub(super) fn module(module: &Module) -> Result<(), Refusal> {
             return Err(Refusal::at(inst, Reason::MemoryModel(format!("this one is {}", found.join(" ")))));
         }
     }
-    module.annotations.iter().try_for_each(annotation)
+    Ok(())
 }
 
 fn hosts_capability(capability: Capability) -> bool {
@@ -116,7 +116,8 @@ fn hosts_capability(capability: Capability) -> bool {
     )
 }
 
-fn annotation(inst: &Inst) -> Result<(), Refusal> {
+/// Checks a decoration of something that the handler uses.
+pub(super) fn annotation(inst: &Inst) -> Result<(), Refusal> {
     match inst.op {
         Op::Decorate | Op::MemberDecorate => match decoration(inst) {
             Some(decoration) if hosts_decoration(decoration) => Ok(()),

@@ -89,6 +89,7 @@ impl<'a> Handler<'a> {
             workgroup_bytes: 0,
         };
         handler.used = handler.uses();
+        handler.annotations()?;
         handler.slots = handler.number_slots()?;
         handler.classify()?;
         Ok(handler)
@@ -122,6 +123,17 @@ impl<'a> Handler<'a> {
             }
         }
         used
+    }
+
+    /// Checks the decorations of what is used: other entry points of the module have other ones.
+    fn annotations(&self) -> Result<(), Refusal> {
+        let insts = self.functions.iter().flat_map(|index| self.module.functions[*index].insts());
+        let local: FxHashSet<u32> = insts.filter_map(|inst| inst.id).collect();
+        let used = |inst: &&Inst| inst.id_at(0).is_some_and(|id| self.used.contains(&id) || local.contains(&id));
+        // Groups of decorations hide what they are for.
+        let group = |inst: &Inst| matches!(inst.op, Op::DecorationGroup | Op::GroupDecorate | Op::GroupMemberDecorate);
+        let mut annotations = self.module.annotations.iter();
+        annotations.try_for_each(|inst| if group(inst) || used(&inst) { accept::annotation(inst) } else { Ok(()) })
     }
 
     /// Whether it is an extended instruction that means nothing.

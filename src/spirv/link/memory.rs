@@ -132,3 +132,48 @@ pub(super) fn hosts_scope(scope: u32) -> bool {
         .iter()
         .any(|known| *known as u32 == scope)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_become_those_of_the_vulkan_model() {
+        // Acquire 2, release 4, both 8, sequentially consistent 16; buffers 64, workgroup 256; make available 0x2000,
+        // make visible 0x4000, volatile 0x8000.
+        let cases = [
+            (0, Role::Both, false, Ok(0)),
+            (0, Role::Both, true, Ok(0x8000)),
+            (64, Role::Both, false, Ok(0)),
+            (8, Role::Both, false, Ok(0)),
+            (2 | 64, Role::Load, false, Ok(0x4000 | 2 | 64)),
+            (4 | 64, Role::Store, false, Ok(0x2000 | 4 | 64)),
+            (8 | 64 | 256, Role::Both, false, Ok(0x6000 | 8 | 64 | 256)),
+            (16 | 256, Role::Both, false, Ok(0x6000 | 8 | 256)),
+            (16 | 256, Role::Load, false, Ok(0x4000 | 2 | 256)),
+            (16 | 256, Role::Store, true, Ok(0x2000 | 4 | 256 | 0x8000)),
+            // WGSL's subgroupBarrier, as naga writes it.
+            (8 | 128, Role::Both, false, Ok(0x6000 | 8 | 64 | 256)),
+        ];
+        for (semantics, role, volatile, expected) in cases {
+            let raised = raise(semantics, role, volatile).map(|raised| raised.bits());
+            assert_eq!(raised, expected, "{semantics:#x} {role:?} {volatile}");
+        }
+        for (semantics, role) in
+            [(2 | 4, Role::Both), (4 | 64, Role::Load), (2 | 64, Role::Store), (1 << 20, Role::Both)]
+        {
+            assert!(raise(semantics, role, false).is_err(), "{semantics:#x} {role:?}");
+        }
+    }
+
+    #[test]
+    fn access_operands_stand_in_the_order_of_their_bits() {
+        let load = Inst::new(Op::Load, Some(1), Some(2), Vec::new());
+        let access = Access::parse(&load, &[]).expect("no operands are fine").shared(true, false).aligned(8);
+        let mask = MemoryAccess::ALIGNED | MemoryAccess::MAKE_POINTER_VISIBLE | MemoryAccess::NON_PRIVATE_POINTER;
+        let expected = [Operand::MemoryAccess(mask), Operand::LiteralBit32(8), Operand::IdScope(7)];
+        assert_eq!(access.operands(Op::Load, 7), expected);
+        let vulkan = [Operand::MemoryAccess(MemoryAccess::NON_PRIVATE_POINTER)];
+        assert!(Access::parse(&load, &vulkan).is_err(), "a GLSL450 module has no such access");
+    }
+}

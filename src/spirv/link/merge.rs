@@ -217,3 +217,48 @@ fn sorted(mut decorations: Vec<(Op, Vec<Operand>)>) -> Vec<(Op, Vec<Operand>)> {
     decorations.dedup();
     decorations
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merger() -> Merger {
+        let operand = |operand| Inst::new(Op::MemoryModel, None, None, operand);
+        let model = [Operand::AddressingModel(AddressingModel::Logical), Operand::MemoryModel(MemoryModel::Vulkan)];
+        let entry = Inst::new(Op::EntryPoint, None, None, Vec::new());
+        Merger::new(Module {
+            version: (1, 5),
+            bound: 1,
+            memory_model: vec![operand(model.to_vec())],
+            entry_points: vec![entry],
+            ..Module::default()
+        })
+        .expect("it is a kernel's frame")
+    }
+
+    #[test]
+    fn equal_types_are_one_and_decorated_ones_others() {
+        let mut merger = merger();
+        let word = merger.u32();
+        assert_eq!(merger.u32(), word);
+        let stride =
+            |bytes| (Op::Decorate, vec![Operand::Decoration(Decoration::ArrayStride), Operand::LiteralBit32(bytes)]);
+        let mut array =
+            |decorations| merger.shared_with(Op::TypeRuntimeArray, None, vec![Operand::IdRef(word)], decorations);
+        let (plain, four, eight) = (array(Vec::new()), array(vec![stride(4)]), array(vec![stride(8)]));
+        assert!(plain.1 && four.1 && eight.1, "three types");
+        assert_eq!(array(vec![stride(4)]), (four.0, false));
+        assert_eq!(array(Vec::new()), (plain.0, false));
+    }
+
+    #[test]
+    fn capabilities_are_added_once() {
+        let mut merger = merger();
+        merger.need(Capability::Int64);
+        merger.need(Capability::Int64);
+        merger.address_buffers();
+        let (module, added) = merger.finish();
+        assert_eq!(added, [Capability::Int64, Capability::PhysicalStorageBufferAddresses]);
+        assert_eq!(module.capabilities.len(), 2);
+    }
+}
