@@ -73,7 +73,7 @@ if [ "$driver" != system ]; then
   use_tools
   export VK_DRIVER_FILES=$drivers/$driver/icd.json VK_ICD_FILENAMES=$drivers/$driver/icd.json
   export VK_LOADER_LAYERS_DISABLE='~implicit~' # the system's device-select layer gets in otherwise
-  export MESA_SHADER_CACHE_DISABLE=true
+  export MESA_SHADER_CACHE_DIR=$root/target/mesa-shader-cache # lavapipe takes seconds to compile a kernel
   unset VK_ADD_DRIVER_FILES VK_INSTANCE_LAYERS VK_ADD_LAYER_PATH DISPLAY WAYLAND_DISPLAY
 fi
 if [ "${ABIDE_VALIDATION:-}" = 1 ]; then
