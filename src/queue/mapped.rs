@@ -64,13 +64,6 @@ impl MappedWords {
         // SAFETY: `at` is below the length of the range that the maker of this value vouched for.
         unsafe { self.base.as_ptr().add(at as usize) }
     }
-
-    #[inline]
-    fn write(&self, at: u32, value: u32) {
-        let word = self.word(at);
-        // SAFETY: `word` is inside the mapped range and aligned; volatile, because the device reads it.
-        unsafe { word.write_volatile(value) }
-    }
 }
 
 impl Words for MappedWords {
@@ -95,7 +88,9 @@ impl Words for MappedWords {
         // Release: pairs with the kernel's acquiring load. On x86 stores to cached memory keep their order, so this
         // binds the compiler only; on write-combined memory `flush` gives the order.
         fence(Ordering::Release);
-        self.write(at, value);
+        let word = self.word(at);
+        // SAFETY: `word` is inside the mapped range and aligned; volatile, because the device reads it.
+        unsafe { word.write_volatile(value) }
     }
 
     #[inline]
@@ -109,7 +104,10 @@ impl Words for MappedWords {
                 for offset in STORE_ORDER {
                     // Release: no tag before its 16 bytes, no generation before the rest of the line.
                     fence(Ordering::Release);
-                    self.write(at + offset, words[offset as usize]);
+                    // SAFETY: the offset is one of the line's 16, which are inside the mapped range.
+                    let word = unsafe { line.add(offset as usize) };
+                    // SAFETY: `word` is aligned and writable; volatile, because the device reads it.
+                    unsafe { word.write_volatile(words[offset as usize]) };
                 }
             }
             // SAFETY: the line is inside the mapped range and aligned to 64 bytes, as `base` is and `at` counts whole

@@ -29,6 +29,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Reads the outcome word of a completion.
+    #[inline]
     pub(super) const fn from_word(word: u32) -> Self {
         match word & completion::OUTCOME_MASK {
             completion::DONE => Self::Done,

@@ -19,6 +19,8 @@ pub struct Shared<W> {
     pub slots: u32,
     pub entries: u32,
     pub tables: u32,
+    /// Submission handles that exist.
+    handles: AtomicU64,
     /// Outstanding tasks that the kernel has nothing more to do for; written by the completion queue alone.
     settled: AtomicU64,
     link: Arc<dyn Link>,
@@ -41,8 +43,8 @@ impl<W: Words> Shared<W> {
         }
         let levels = config.rings().zip(&config.windows);
         let levels = levels.map(|(ring, &window)| Level::new(ring, window, config.first_lap)).collect();
-        let settled = AtomicU64::new(0);
-        Ok(Self { inlet, outlet, levels, slots, entries, tables, settled, link, lost: OnceLock::new() })
+        let (handles, settled) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { inlet, outlet, levels, slots, entries, tables, handles, settled, link, lost: OnceLock::new() })
     }
 
     /// True where the latest launch has left.
@@ -69,6 +71,24 @@ impl<W: Words> Shared<W> {
     #[inline]
     pub fn lost(&self) -> Option<LinkError> {
         self.lost.get().copied()
+    }
+
+    /// Counts a new submission handle.
+    pub fn add_handle(&self) {
+        self.handles.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a submission handle that is dropped.
+    pub fn drop_handle(&self) {
+        // Release: pairs with the Acquire in `is_alone`: who is left sees what this handle has reserved.
+        self.handles.fetch_sub(1, Ordering::Release);
+    }
+
+    /// True where the caller's submission handle is the only one; it stays so while the caller borrows it mutably, since
+    /// handles come from handles only.
+    #[inline]
+    pub fn is_alone(&self) -> bool {
+        self.handles.load(Ordering::Acquire) == 1
     }
 
     /// Tasks that wait for the kernel: outstanding and not settled. A hint while other threads push.

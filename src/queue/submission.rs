@@ -26,6 +26,7 @@ pub struct SubmissionQueue<W: Words = Memory> {
 
 impl<W: Words> SubmissionQueue<W> {
     pub(super) fn new(shared: Arc<Shared<W>>) -> Self {
+        shared.add_handle();
         Self { shared, unpublished: false }
     }
 
@@ -34,12 +35,13 @@ impl<W: Words> SubmissionQueue<W> {
     /// # Errors
     /// [`PushError::Full`] gives the task back when its level has no free slot or its window is used up;
     /// [`PushError::Invalid`] says why the task can never be pushed; [`PushError::Lost`] that it would never run.
+    #[inline]
     pub fn push<'a>(&mut self, task: Task<'a>) -> Result<Ticket, PushError<'a>> {
         let level = self.admit(&task)?;
         if let Some(error) = self.shared.lost() {
             return Err(PushError::Lost(error));
         }
-        let Some(position) = level.reserve(1, &self.shared.outlet) else {
+        let Some(position) = level.reserve(1, self.shared.is_alone(), &self.shared.outlet) else {
             return Err(PushError::Full(task));
         };
         self.write(level, position, level.ring.place(position), &task);
@@ -71,7 +73,7 @@ impl<W: Words> SubmissionQueue<W> {
             return Err(BatchError::Lost(error));
         }
         let count = tasks.len() as u64;
-        let Some(start) = level.reserve(count, &self.shared.outlet) else {
+        let Some(start) = level.reserve(count, self.shared.is_alone(), &self.shared.outlet) else {
             return Err(BatchError::Full { level: first.level, len: tasks.len() });
         };
         let mut place = level.ring.place(start);
@@ -117,6 +119,7 @@ impl<W: Words> SubmissionQueue<W> {
     }
 
     /// Checks a task and finds its level.
+    #[inline]
     fn admit(&self, task: &Task<'_>) -> Result<&Level, TaskError> {
         task.check(self.shared.levels.len() as u32, self.shared.tables)?;
         let level = &self.shared.levels[task.level as usize];
@@ -164,6 +167,7 @@ impl<W: Words> Drop for SubmissionQueue<W> {
         {
             log::warn!("tasks that were pushed before a submission queue was dropped may not run: {error}");
         }
+        self.shared.drop_handle();
     }
 }
 

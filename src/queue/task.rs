@@ -26,29 +26,34 @@ pub struct Task<'a> {
 
 impl<'a> Task<'a> {
     /// A task for the handler under `opcode`, at level NORMAL, of tenant 0, without bindings and payload.
+    #[inline]
     pub const fn new(opcode: u32) -> Self {
         Self { opcode, level: protocol::NORMAL, tenant: 0, bindings: None, user_data: 0, payload: &[] }
     }
 
     /// Sets the priority level; 0 is the most urgent.
+    #[inline]
     pub const fn level(mut self, level: u32) -> Self {
         self.level = level;
         self
     }
 
     /// Sets the tenant that the task belongs to.
+    #[inline]
     pub const fn tenant(mut self, tenant: u32) -> Self {
         self.tenant = tenant;
         self
     }
 
     /// Names the binding table whose buffers the handler reads and writes.
+    #[inline]
     pub const fn bindings(mut self, table: u32) -> Self {
         self.bindings = Some(table);
         self
     }
 
     /// Sets the number that comes back with the completion; the kernel never sees it.
+    #[inline]
     pub const fn user_data(mut self, user_data: u64) -> Self {
         self.user_data = user_data;
         self
@@ -57,12 +62,14 @@ impl<'a> Task<'a> {
     /// Sets the payload, up to [`slot::MAX_PAYLOAD`] words: what the handler reads as push constants.
     ///
     /// Up to [`slot::INLINE_PAYLOAD`] words travel in the slot itself, which is faster.
+    #[inline]
     pub const fn payload(mut self, payload: &'a [u32]) -> Self {
         self.payload = payload;
         self
     }
 
     /// Says whether a queue of `levels` levels and `tables` binding tables can take the task.
+    #[inline]
     pub(super) fn check(&self, levels: u32, tables: u32) -> Result<(), TaskError> {
         if self.opcode > slot::HANDLER_MASK {
             return Err(TaskError::Opcode { opcode: self.opcode, limit: slot::HANDLER_MASK });
@@ -80,11 +87,13 @@ impl<'a> Task<'a> {
     }
 
     /// The payload words that don't fit the slot.
+    #[inline]
     pub(super) fn extension(&self) -> &'a [u32] {
         self.payload.get(slot::INLINE_PAYLOAD as usize..).unwrap_or_default()
     }
 
     /// The slot's words for `generation`.
+    #[inline]
     pub(super) fn slot_words(&self, generation: u32) -> [u32; slot::WORDS as usize] {
         let flags = if self.extension().is_empty() { 0 } else { slot::FLAG_EXTENDED };
         let mut words = [0; slot::WORDS as usize];

@@ -13,16 +13,19 @@ pub(super) const POSITION_LIMIT: u64 = (1 << POSITION_BITS) - 1;
 pub struct Ticket(u64);
 
 impl Ticket {
+    #[inline]
     pub(super) const fn new(level: u32, position: u64) -> Self {
         Self(((level as u64) << POSITION_BITS) | position)
     }
 
     /// The level that the task was pushed to.
+    #[inline]
     pub const fn level(self) -> u32 {
         (self.0 >> POSITION_BITS) as u32
     }
 
     /// How many tasks were pushed to the level before this one, counted from lap 0 of its ring.
+    #[inline]
     pub const fn position(self) -> u64 {
         self.0 & ((1 << POSITION_BITS) - 1)
     }

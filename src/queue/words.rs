@@ -42,22 +42,27 @@ pub trait Words: Send + Sync {
 }
 
 impl<W: Words + ?Sized> Words for Arc<W> {
+    #[inline]
     fn len(&self) -> u32 {
         W::len(self)
     }
 
+    #[inline]
     fn load(&self, at: u32) -> u32 {
         W::load(self, at)
     }
 
+    #[inline]
     fn store(&self, at: u32, value: u32) {
         W::store(self, at, value);
     }
 
+    #[inline]
     fn store_slot(&self, at: u32, words: &[u32; slot::WORDS as usize]) {
         W::store_slot(self, at, words);
     }
 
+    #[inline]
     fn flush(&self) {
         W::flush(self);
     }
@@ -88,28 +93,35 @@ impl HeapWords {
 }
 
 impl Words for HeapWords {
+    #[inline]
     fn len(&self) -> u32 {
         self.0.len() as u32
     }
 
+    #[inline]
     fn load(&self, at: u32) -> u32 {
         // Acquire: pairs with the Release in `store`, of another thread or of the model kernel.
         self.0[at as usize].load(Ordering::Acquire)
     }
 
+    #[inline]
     fn store(&self, at: u32, value: u32) {
         // Release: pairs with the Acquire in `load`.
         self.0[at as usize].store(value, Ordering::Release);
     }
 
+    #[inline]
     fn store_slot(&self, at: u32, words: &[u32; slot::WORDS as usize]) {
         assert!(at.is_multiple_of(slot::WORDS), "a line starts at a multiple of 16 words, not at {at}");
+        let line = &self.0[at as usize..][..words.len()];
         for offset in STORE_ORDER {
-            self.store(at + offset, words[offset as usize]);
+            // Release, as in `store`.
+            line[offset as usize].store(words[offset as usize], Ordering::Release);
         }
     }
 
     // Ordinary memory is coherent, and stores leave in order.
+    #[inline]
     fn flush(&self) {}
 }
 
