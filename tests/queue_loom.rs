@@ -22,7 +22,7 @@ impl Link for Up {
         1
     }
 
-    fn turn(&self, _patience: Duration) -> Result<(), LinkError> {
+    fn turn(&self, _patience: Duration, _waiting: bool) -> Result<(), LinkError> {
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 #![cfg(not(loom))]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use abide::protocol::{completion::fault, inlet, opcode, outlet, slot};
@@ -20,6 +20,7 @@ const NOW: Duration = Duration::ZERO;
 struct TestLink {
     launch: AtomicU32,
     turns: AtomicU32,
+    waiting: AtomicBool,
     lost: AtomicU32,
 }
 
@@ -30,8 +31,9 @@ impl Link for TestLink {
         self.launch.load(Ordering::Relaxed)
     }
 
-    fn turn(&self, _patience: Duration) -> Result<(), LinkError> {
+    fn turn(&self, _patience: Duration, waiting: bool) -> Result<(), LinkError> {
         self.turns.fetch_add(1, Ordering::Relaxed);
+        self.waiting.store(waiting, Ordering::Relaxed);
         match self.lost.load(Ordering::Relaxed) {
             0 => Ok(()),
             1 => Err(LinkError::Stalled { quiet: Duration::from_secs(1) }),
@@ -246,6 +248,25 @@ fn the_link_is_asked_only_when_the_kernel_has_left_with_tasks_pending() {
     bench.completion.wait(ticket, NOW).expect("its slot says so");
     bench.submission.publish().expect("the link agrees");
     assert_eq!((bench.completion.poll(), turns(&bench)), (None, 2), "nothing is pending");
+}
+
+#[test]
+fn a_launch_is_worth_starting_for_tasks_that_are_not_taken_in() {
+    let mut bench = bench(&one_level(4, 4));
+    bench.kernel.leave(1, outlet::exit::IDLE);
+    let waiting = |bench: &mut Bench| {
+        bench.submission.publish().expect("the link agrees");
+        bench.link.waiting.load(Ordering::Relaxed)
+    };
+    for number in 0..9 {
+        bench.submission.push(nop(&[number])).expect("the ring is empty");
+        assert!(waiting(&mut bench), "task {number} is published");
+        let claimed = bench.kernel.claim().expect("it was pushed");
+        assert!(!waiting(&mut bench), "task {number} is taken in");
+        bench.kernel.complete(&claimed, Outcome::Done, number);
+        assert!(!waiting(&mut bench), "the completion of task {number} waits to be taken, not the task");
+        assert_eq!(bench.completion.poll().map(|done| done.result), Some(number));
+    }
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
+use super::link::LinkError;
 use super::shared::Shared;
 use super::words::{Memory, Words};
 
@@ -27,6 +29,14 @@ impl<W: Words> InFlight<W> {
     /// Tasks that wait for the kernel. A hint while other threads push and poll.
     pub fn pending(&self) -> u64 {
         self.0.pending()
+    }
+
+    /// Has the link look after the launch where tasks are pending, without waiting.
+    ///
+    /// # Errors
+    /// Why the tasks can't be run.
+    pub fn look_after(&self) -> Result<(), LinkError> {
+        self.0.turn(Duration::ZERO)
     }
 }
 

@@ -16,14 +16,15 @@ pub trait Link: Send + Sync {
     /// publish launches. In epoch mode it always equals the shadow's ENDED word, so that every call turns.
     fn launch(&self) -> u32;
 
-    /// Looks after the launch: starts one where none runs and tasks are unfinished, runs or collects an epoch, and
+    /// Looks after the launch: starts one where none runs and tasks are `waiting`, runs or collects an epoch, and
     /// notices a kernel that no longer answers.
     ///
-    /// Waits `patience` at most; with none it only starts what must be started. Several threads may call it at once.
+    /// A task is waiting once it has been published and until a worker has taken it in. The link may know better, and
+    /// takes the caller's word where it doesn't. Waits `patience` at most; with none it only starts what must be started. Several threads may call it at once.
     ///
     /// # Errors
     /// What keeps the tasks from being run. It is asked again later, so an error that ended by itself may vanish.
-    fn turn(&self, patience: Duration) -> Result<(), LinkError>;
+    fn turn(&self, patience: Duration, waiting: bool) -> Result<(), LinkError>;
 }
 
 /// Why a kernel left, as it says in the outlet's EXIT word.

@@ -16,7 +16,7 @@
 //!     fn launch(&self) -> u32 {
 //!         1
 //!     }
-//!     fn turn(&self, _patience: Duration) -> Result<(), LinkError> {
+//!     fn turn(&self, _patience: Duration, _waiting: bool) -> Result<(), LinkError> {
 //!         Ok(())
 //!     }
 //! }

@@ -8,7 +8,7 @@ use super::sync::{AtomicU64, Ordering, Padded};
 use super::table::Table;
 use super::ticket::POSITION_LIMIT;
 use super::words::Words;
-use crate::protocol::outlet;
+use crate::protocol::{inlet, outlet, slot};
 
 /// Taken words that are looked at beyond those needed, so that the next pushes find room without looking.
 const LOOK_AHEAD: u64 = 64;
@@ -220,6 +220,20 @@ impl Level {
         // Release: hands the taken words on to producers that read the position instead.
         let before = self.back.0.taken.fetch_max(position, Ordering::AcqRel);
         position.max(before)
+    }
+
+    /// True where a task is published and not taken in: what a launch is worth starting for. Positions that a producer has
+    /// reserved and not filled yet don't count.
+    pub fn has_waiting<W: Words>(&self, inlet: &W, outlet: &W) -> bool {
+        let tail = self.tail();
+        let taken = self.walk_taken(tail, outlet);
+        let waits = |position: u64| {
+            let place = self.ring.place(position);
+            // In this order: a slot that is taken in between the two loads counts as waiting, which does no harm.
+            outlet.load(outlet::taken_at(place.slot)) != place.generation()
+                && inlet.load(inlet::slot_at(place.slot) + slot::GENERATION) == place.generation()
+        };
+        (taken..tail).any(waits)
     }
 
     /// Returns the position before which no low 32 bits come again, looked up anew when `end` has passed it.

@@ -59,7 +59,7 @@ impl<W: Words> Shared<W> {
         if self.pending() == 0 {
             return Ok(());
         }
-        self.link.turn(patience).inspect_err(|&error| {
+        self.link.turn(patience, self.waiting()).inspect_err(|&error| {
             if error.is_final() {
                 // The first final error stays; a later one tells nothing new.
                 let _ = self.lost.set(error);
@@ -94,6 +94,11 @@ impl<W: Words> Shared<W> {
     /// Tasks that wait for the kernel: outstanding and not settled. A hint while other threads push.
     pub fn pending(&self) -> u64 {
         self.outstanding().saturating_sub(self.settled.load(Ordering::Relaxed))
+    }
+
+    /// True where a task has been published and not been taken in. Costs a read of write-combined memory, or several.
+    pub fn waiting(&self) -> bool {
+        self.levels.iter().any(|level| level.has_waiting(&self.inlet, &self.outlet))
     }
 
     /// Reports how many outstanding tasks are settled; called by the completion queue alone.

@@ -44,6 +44,38 @@ struct Retired {
     _buffers: Vec<Buffer>,
 }
 
+/// A part of a buffer, for [`Runtime::bind_ranges`](super::Runtime::bind_ranges).
+#[derive(Clone, Copy, Debug)]
+pub struct BufferRange<'a> {
+    /// The buffer.
+    pub buffer: &'a Buffer,
+    /// First byte: a multiple of 16.
+    pub offset: u64,
+    /// How many bytes: whole words, and at least one.
+    pub bytes: u64,
+}
+
+impl<'a> BufferRange<'a> {
+    /// A buffer from its first byte to its last.
+    pub fn whole(buffer: &'a Buffer) -> Self {
+        Self { buffer, offset: 0, bytes: buffer.size() }
+    }
+
+    fn check(&self, device: &Device) -> Result<()> {
+        let (buffer, offset, bytes) = (self.buffer, self.offset, self.bytes);
+        if !buffer.device().is(device) {
+            return Err(Error::ForeignBuffer { name: buffer.name().into() });
+        }
+        // Handlers read 16 bytes as one access.
+        let aligned = offset.is_multiple_of(16) && bytes.is_multiple_of(4);
+        let inside = offset.checked_add(bytes).is_some_and(|end| end <= buffer.size());
+        if aligned && inside && bytes > 0 {
+            return Ok(());
+        }
+        Err(Error::BindRange { name: buffer.name().into(), offset, bytes, size: buffer.size() })
+    }
+}
+
 /// A binding table; it keeps its buffers alive while any task that names it is unfinished.
 ///
 /// ```no_run
@@ -70,7 +102,7 @@ impl BindingTable {
         self.index
     }
 
-    /// The bound buffers, by entry.
+    /// The bound buffers, by entry; of some only a part may be bound.
     pub fn buffers(&self) -> &[Buffer] {
         &self.buffers
     }
@@ -98,12 +130,12 @@ impl Tables {
         &self.pool.in_flight
     }
 
-    pub fn bind(&self, device: &Device, buffers: &[&Buffer]) -> Result<BindingTable> {
-        if buffers.len() > binding::ENTRIES as usize {
-            return Err(Error::Entries(buffers.len()));
+    pub fn bind(&self, device: &Device, ranges: &[BufferRange<'_>]) -> Result<BindingTable> {
+        if ranges.len() > binding::ENTRIES as usize {
+            return Err(Error::Entries(ranges.len()));
         }
-        if let Some(foreign) = buffers.iter().find(|buffer| !buffer.device().is(device)) {
-            return Err(Error::ForeignBuffer { name: foreign.name().into() });
+        for range in ranges {
+            range.check(device)?;
         }
         let memory = self.pool.launcher.memory();
         let Some(words) = memory.inlet.mapped() else {
@@ -112,13 +144,14 @@ impl Tables {
         let index = self.take()?;
         let at = memory.table_at(index);
         for entry in 0..binding::ENTRIES as usize {
-            let (address, length) = buffers.get(entry).map_or((0, 0), |buffer| (buffer.address(), buffer.size()));
+            let (address, length) =
+                ranges.get(entry).map_or((0, 0), |range| (range.buffer.address() + range.offset, range.bytes));
             let entry_words = [address as u32, (address >> 32) as u32, length as u32, (length >> 32) as u32];
             words.write(at + entry * binding::ENTRY_WORDS as usize, &entry_words);
         }
         // A task that names the table is published after this.
         words.flush();
-        let buffers = buffers.iter().map(|&buffer| buffer.clone()).collect();
+        let buffers = ranges.iter().map(|range| range.buffer.clone()).collect();
         Ok(BindingTable { index, buffers, pool: self.pool.clone() })
     }
 

@@ -164,6 +164,9 @@ impl<'a> RuntimeBuilder<'a> {
     }
 
     /// How long, roughly, a resident kernel stays without work before it parks: 200 ms by default; zero keeps it for ever.
+    ///
+    /// It stays at least until it has looked at every slot. A task that is published while it parks is not lost: a publish or
+    /// a poll notices at once, a wait within a millisecond and the keeper within two, and then the task waits for a launch.
     pub fn park_after(mut self, idle: Duration) -> Self {
         self.park = idle;
         self
@@ -274,10 +277,7 @@ impl<'a> RuntimeBuilder<'a> {
         let (submission, completion) = queue::pair(&config, memory.0, memory.1, link)?;
         let tables = Tables::new(launcher.clone(), submission.in_flight_view());
         let copies = if mode == Mode::Resident { Copies::new(device)? } else { None };
-        let keeper = self.keeper.then(|| {
-            let in_flight = submission.in_flight_view();
-            Keeper::new(launcher.clone(), move || in_flight.pending() > 0)
-        });
+        let keeper = self.keeper.then(|| Keeper::new(submission.in_flight_view()));
         let keeper = keeper.transpose().map_err(Error::Keeper)?;
         let runtime = Runtime { launcher, handlers: linked.handlers, plan, tables, copies, _keeper: keeper };
         Ok((runtime, submission, completion))
@@ -377,11 +377,10 @@ impl<'a> RuntimeBuilder<'a> {
             (Mode::Epochs, None, 0) => SLICE_PASSES,
             (_, None, budget) => budget,
         };
-        let idle_limit = match mode {
-            Mode::Resident => 0,
-            // Long enough for one worker to have gone over the whole ring.
-            Mode::Epochs if sweep == 0 => workers.saturating_mul(scheduler::VISIT_PASSES),
-            Mode::Epochs => probe::probe_count(longest, width).saturating_mul(sweep.max(scheduler::VISIT_PASSES)),
+        // Long enough for one worker to have gone over the whole ring.
+        let idle_limit = match sweep {
+            0 => workers.saturating_mul(scheduler::VISIT_PASSES),
+            _ => probe::probe_count(longest, width).saturating_mul(sweep.max(scheduler::VISIT_PASSES)),
         };
         let address = buffers.state.address();
         let mut params = [0; launch::WORDS as usize];

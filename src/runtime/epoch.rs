@@ -125,6 +125,11 @@ impl Shadows {
         self.waiting()
     }
 
+    /// Completions that have been copied out, modulo 2^32.
+    pub fn completed(&self) -> u32 {
+        self.head
+    }
+
     /// Tasks in the device's ring that were not taken when it was last looked at, or that come behind such a task.
     pub fn waiting(&self) -> u64 {
         self.levels.iter().map(|level| level.copied - level.taken).sum()
@@ -150,7 +155,7 @@ mod tests {
             1
         }
 
-        fn turn(&self, _patience: Duration) -> Result<(), LinkError> {
+        fn turn(&self, _patience: Duration, _waiting: bool) -> Result<(), LinkError> {
             Ok(())
         }
     }

@@ -84,6 +84,21 @@ pub enum Error {
         /// Name of the buffer.
         name: String,
     },
+    /// A part of a buffer that can't be bound.
+    #[error(
+        "bytes {offset} to {} of {name} can't be bound: it has {size}; start at a multiple of 16 and bind whole words",
+        .offset.saturating_add(*.bytes)
+    )]
+    BindRange {
+        /// Name of the buffer.
+        name: String,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        bytes: u64,
+        /// Bytes of the buffer.
+        size: u64,
+    },
     /// Words beyond the end of a buffer.
     #[error("{name} has {words} words: none up to {end}")]
     Range {

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::launcher::Launcher;
-use crate::queue::Link;
+use crate::queue::InFlight;
 
 /// How often the keeper looks.
 const INTERVAL: Duration = Duration::from_millis(2);
@@ -21,7 +20,7 @@ pub(super) struct Keeper {
 
 impl Keeper {
     /// Starts the thread.
-    pub fn new(launcher: Arc<Launcher>, pending: impl Fn() -> bool + Send + 'static) -> std::io::Result<Self> {
+    pub fn new(in_flight: InFlight) -> std::io::Result<Self> {
         let end = Arc::new((Mutex::new(false), Condvar::new()));
         let ours = end.clone();
         let thread = std::thread::Builder::new().name("abide keeper".into()).spawn(move || {
@@ -29,9 +28,9 @@ impl Keeper {
             let mut ended = ended.lock();
             while !*ended {
                 wake.wait_for(&mut ended, INTERVAL);
-                if !*ended && pending() {
+                if !*ended {
                     // What keeps the kernel from running is told to whoever pushes or polls.
-                    let _ = launcher.turn(Duration::ZERO);
+                    let _ = in_flight.look_after();
                 }
             }
         })?;

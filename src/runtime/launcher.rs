@@ -45,6 +45,8 @@ pub enum Health {
     Parked,
     /// On the device.
     Running {
+        /// Number of the launch; counts on from 1.
+        launch: u32,
         /// Time since the launch.
         since: Duration,
         /// Time since it last showed that it lives, as far as anyone looked.
@@ -65,8 +67,8 @@ pub(super) struct Launcher {
     /// Number of the latest launch.
     number: AtomicU32,
     state: Mutex<State>,
-    /// Signalled when `phase` leaves Quiesced.
-    resumed: Condvar,
+    /// Signalled when the gate has changed, and when a launch has been started.
+    changed: Condvar,
 }
 
 impl fmt::Debug for Launcher {
@@ -82,13 +84,15 @@ impl fmt::Debug for Launcher {
 struct State {
     queue: LaunchQueue,
     shadows: Option<Shadows>,
-    phase: Phase,
+    gate: Gate,
+    /// Whether the latest launch has not been seen to end. It may be on the device whatever the gate says.
+    running: bool,
     /// Value of the latest launch on the queue's timeline.
     value: u64,
     started: Instant,
     beat: Option<Beat>,
-    /// Claims when the latest launch began.
-    claims: u32,
+    /// What [`Launcher::progress`] gave when the latest launch began.
+    progress: u32,
     fruitless: u32,
     /// Passes that the crew does in a microsecond, as last measured.
     pace: f64,
@@ -100,14 +104,23 @@ struct Beat {
     seen: Instant,
 }
 
+/// Whether launches may be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// No launch is on the device.
-    Idle,
-    Running,
-    /// No launch is on the device, and none may be started.
+enum Gate {
+    Open,
+    /// Not before it is resumed.
     Quiesced,
+    /// Never again.
     Lost(LinkError),
+}
+
+impl State {
+    /// Sets the gate, unless nothing opens it any more.
+    fn set_gate(&mut self, gate: Gate) {
+        if !matches!(self.gate, Gate::Lost(_)) {
+            self.gate = gate;
+        }
+    }
 }
 
 impl Launcher {
@@ -122,11 +135,12 @@ impl Launcher {
         let state = State {
             queue,
             shadows,
-            phase: Phase::Idle,
+            gate: Gate::Open,
+            running: false,
             value: 0,
             started: Instant::now(),
             beat: None,
-            claims: 0,
+            progress: 0,
             fruitless: 0,
             pace: 1.0 / pass_us,
         };
@@ -137,7 +151,7 @@ impl Launcher {
             plan,
             number: AtomicU32::new(0),
             state: Mutex::new(state),
-            resumed: Condvar::new(),
+            changed: Condvar::new(),
         }
     }
 
@@ -155,64 +169,70 @@ impl Launcher {
 
     pub fn health(&self) -> Health {
         let mut state = self.state.lock();
-        if state.phase == Phase::Running && self.has_ended(&mut state, Duration::ZERO) == Ok(true) {
+        if state.running && self.has_ended(&mut state, Duration::ZERO) == Ok(true) {
             self.ended(&mut state);
         }
-        match state.phase {
-            Phase::Idle => Health::Parked,
-            Phase::Quiesced => Health::Quiesced,
-            Phase::Lost(error) => Health::Lost(error),
-            Phase::Running => {
+        match state.gate {
+            Gate::Lost(error) => Health::Lost(error),
+            _ if state.running => {
+                let launch = self.number.load(Ordering::Relaxed);
                 let quiet = state.beat.map_or(state.started, |beat| beat.seen).elapsed();
-                Health::Running { since: state.started.elapsed(), quiet }
+                Health::Running { launch, since: state.started.elapsed(), quiet }
             }
+            Gate::Open => Health::Parked,
+            Gate::Quiesced => Health::Quiesced,
         }
     }
 
     /// Has the kernel leave and waits until it has; nothing is launched until it is resumed.
     pub fn quiesce(&self, patience: Duration) -> Result<()> {
-        self.leave(patience, Phase::Quiesced)
+        self.leave(patience, Gate::Quiesced)
     }
 
     /// Has the kernel leave for good.
     pub fn stop(&self, patience: Duration) -> Result<()> {
-        let left = self.leave(patience, Phase::Lost(LinkError::Stopped));
-        self.resumed.notify_all();
+        let left = self.leave(patience, Gate::Lost(LinkError::Stopped));
+        self.changed.notify_all();
         left
     }
 
-    /// Lets the kernel be launched again.
+    /// Lets the kernel be launched again. One that was asked to leave and hasn't yet leaves all the same: parts of its crew
+    /// may be gone.
     pub fn resume(&self) -> Result<()> {
         let mut state = self.state.lock();
-        if let Phase::Lost(error) = state.phase {
+        if let Gate::Lost(error) = state.gate {
             return Err(error.into());
         }
-        if state.phase == Phase::Quiesced {
-            state.phase = Phase::Idle;
-        }
+        state.gate = Gate::Open;
         drop(state);
-        self.resumed.notify_all();
+        self.changed.notify_all();
         Ok(())
     }
 
-    fn leave(&self, patience: Duration, after: Phase) -> Result<()> {
+    fn leave(&self, patience: Duration, after: Gate) -> Result<()> {
+        let start = Instant::now();
         let mut state = self.state.lock();
-        if state.phase == Phase::Running {
+        // Ends: it goes round only where someone else has resumed meanwhile, and not once the patience is used up.
+        loop {
+            // Those who wait for tasks that the kernel still ends learn of the gate behind it afterwards.
+            state.set_gate(Gate::Quiesced);
+            if !state.running {
+                state.set_gate(after);
+                return Ok(());
+            }
             self.set_stop(1);
-            if !self.device_result(&mut state, |state| state.queue.wait(state.value, patience))? {
-                if let Phase::Lost(_) = after {
-                    // Whoever waits for tasks learns that no more will run.
-                    state.phase = after;
-                }
+            let (value, timeline) = (state.value, state.queue.timeline().clone());
+            let rest = patience.saturating_sub(start.elapsed());
+            // Without the lock, so that nobody's call takes as long as this one.
+            let left = MutexGuard::unlocked(&mut state, || timeline.wait(value, rest));
+            if !self.device_result(&mut state, |_| left)? {
+                state.set_gate(after);
                 return Err(Error::StillRunning { waited: patience });
             }
-            self.ended(&mut state);
-            self.set_stop(0);
+            if state.running && state.value == value {
+                self.ended(&mut state);
+            }
         }
-        if !matches!(state.phase, Phase::Lost(_)) {
-            state.phase = after;
-        }
-        Ok(())
     }
 
     fn set_stop(&self, word: u32) {
@@ -239,55 +259,65 @@ impl Launcher {
                     LinkError::Refused
                 }
             };
-            state.phase = Phase::Lost(lost);
+            state.gate = Gate::Lost(lost);
+            // A lost device runs nothing any more.
+            state.running &= lost != LinkError::DeviceLost;
             lost
         })
     }
 
-    /// Launches, if there is work: in epochs that is known, else whoever calls has some.
+    /// Whether a launch has work; in epochs the shadows know better than the caller. No launch may be on the device.
+    fn has_work(&self, state: &mut State, waiting: bool) -> bool {
+        state.shadows.as_mut().map_or(waiting, |shadows| shadows.copy_in() > 0)
+    }
+
     fn start(&self, state: &mut State) -> Result<(), LinkError> {
-        if let Some(shadows) = &mut state.shadows
-            && shadows.copy_in() == 0
-        {
-            return Ok(());
-        }
+        self.set_stop(0);
         let number = self.number.load(Ordering::Relaxed).wrapping_add(1);
         let mut params = self.plan.params;
         params[launch::LAUNCH as usize] = number;
-        if self.plan.mode == Mode::Resident && !self.plan.park.is_zero() {
-            let passes = self.plan.park.as_secs_f64() * 1e6 * state.pace;
-            params[launch::IDLE_LIMIT as usize] = (passes as u32).max(1);
+        if self.plan.mode == Mode::Resident {
+            let passes = (self.plan.park.as_secs_f64() * 1e6 * state.pace) as u32;
+            // A crew that left before it had looked at every slot would leave work behind, launch after launch.
+            let least = params[launch::IDLE_LIMIT as usize];
+            params[launch::IDLE_LIMIT as usize] = if self.plan.park.is_zero() { 0 } else { passes.max(least) };
         }
         let workers = self.plan.workers;
-        state.claims = self.claims();
+        state.progress = self.progress(state);
         state.value = self.device_result(state, |state| state.queue.launch(&self.kernel, [workers, 1, 1], &params))?;
         // Release: pairs with the acquire in `launch`: who sees the number knows that its launch is under way.
         self.number.store(number, Ordering::Release);
-        (state.phase, state.started, state.beat) = (Phase::Running, Instant::now(), None);
+        (state.running, state.started, state.beat) = (true, Instant::now(), None);
+        self.changed.notify_all();
         Ok(())
     }
 
     /// Takes in that the launch has ended.
     fn ended(&self, state: &mut State) {
-        state.phase = Phase::Idle;
+        state.running = false;
         if let Some(shadows) = &mut state.shadows {
             shadows.copy_out();
         }
         let word = |at: u32| self.buffers.outlet.mapped().map_or(0, |words| words.load(at as usize));
         let said = word(outlet::ENDED) == self.number.load(Ordering::Relaxed);
         let reason = if said { word(outlet::EXIT) } else { 0 };
-        let fruitful = self.claims() != state.claims;
+        // A crew that was told to stop may not have had the time.
+        let fruitful = reason == outlet::exit::STOP || self.progress(state) != state.progress;
         state.fruitless = if fruitful { 0 } else { state.fruitless + 1 };
         if reason == outlet::exit::SHUTDOWN {
-            state.phase = Phase::Lost(LinkError::Stopped);
+            state.set_gate(Gate::Lost(LinkError::Stopped));
         } else if state.fruitless >= FRUITLESS_LAUNCHES {
-            state.phase = Phase::Lost(LinkError::KernelLeft { reason: ExitReason(reason) });
+            state.set_gate(Gate::Lost(LinkError::KernelLeft { reason: ExitReason(reason) }));
         }
     }
 
-    /// Claims so far: a read across the bus, off the fast path. 0 where the host can't read the state.
-    fn claims(&self) -> u32 {
-        self.buffers.state.mapped().map_or(0, |words| words.load(state::CLAIM_COUNT as usize))
+    /// A count that every task changes. Read while no launch is on the device.
+    fn progress(&self, state: &State) -> u32 {
+        match &state.shadows {
+            Some(shadows) => shadows.completed(),
+            // A read across the bus, off the fast path.
+            None => self.buffers.state.mapped().map_or(0, |words| words.load(state::CLAIM_COUNT as usize)),
+        }
     }
 
     /// Whether the launch has ended, waiting for `patience` at most.
@@ -344,20 +374,24 @@ impl Launcher {
         if quiet > limit { Err(LinkError::Stalled { quiet }) } else { Ok(()) }
     }
 
-    fn look(&self, state: &mut MutexGuard<'_, State>, patience: Duration) -> Result<(), LinkError> {
-        match state.phase {
-            Phase::Lost(error) => Err(error),
-            Phase::Quiesced => {
-                self.resumed.wait_for(state, patience);
-                Ok(())
+    fn look(&self, state: &mut MutexGuard<'_, State>, patience: Duration, waiting: bool) -> Result<(), LinkError> {
+        if let Gate::Lost(error) = state.gate {
+            return Err(error);
+        }
+        if state.running {
+            if !self.has_ended(state, patience)? {
+                return self.listen(state);
             }
-            Phase::Idle => self.start(state),
-            Phase::Running => {
-                if !self.has_ended(state, patience)? {
-                    return self.listen(state);
-                }
-                self.ended(state);
-                if let Phase::Lost(error) = state.phase { Err(error) } else { self.start(state) }
+            self.ended(state);
+        }
+        let gate = state.gate;
+        match gate {
+            Gate::Lost(error) => Err(error),
+            Gate::Open if self.has_work(state, waiting) => self.start(state),
+            // Another thread's call may change that.
+            Gate::Open | Gate::Quiesced => {
+                self.changed.wait_for(state, patience);
+                Ok(())
             }
         }
     }
@@ -373,9 +407,9 @@ impl Link for Launcher {
         }
     }
 
-    fn turn(&self, patience: Duration) -> Result<(), LinkError> {
+    fn turn(&self, patience: Duration, waiting: bool) -> Result<(), LinkError> {
         // Another thread that is at it does the same.
         let Some(mut state) = self.state.try_lock_for(patience) else { return Ok(()) };
-        self.look(&mut state, patience)
+        self.look(&mut state, patience, waiting)
     }
 }

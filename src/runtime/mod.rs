@@ -27,7 +27,7 @@ mod memory;
 
 use std::time::Duration;
 
-pub use bindings::BindingTable;
+pub use bindings::{BindingTable, BufferRange};
 pub use builder::{MODE_VARIABLE, Reach, RuntimeBuilder};
 pub use error::{Error, Result};
 pub use launcher::Health;
@@ -35,7 +35,6 @@ pub use launcher::Health;
 use crate::device::{Buffer, CopyRegion, Device, LaunchQueue, Mode, Placement};
 use crate::planner::GridPlan;
 use crate::protocol::{state, task};
-use crate::queue::Link;
 use crate::spirv::link::LinkedHandler;
 use bindings::Tables;
 use keeper::Keeper;
@@ -118,7 +117,17 @@ impl Runtime {
     /// # Errors
     /// [`Error::Entries`] for more buffers than a table has entries, [`Error::Tables`] where all tables are taken.
     pub fn bind(&self, buffers: &[&Buffer]) -> Result<BindingTable> {
-        self.tables.bind(self.device(), buffers)
+        let ranges: Vec<_> = buffers.iter().map(|buffer| BufferRange::whole(buffer)).collect();
+        self.bind_ranges(&ranges)
+    }
+
+    /// Makes a binding table of parts of buffers, as [`Runtime::bind`] does of whole ones: a handler finds the part as if it
+    /// were the buffer, and built-ins reach nothing outside it.
+    ///
+    /// # Errors
+    /// [`Error::BindRange`] for a part that is not in its buffer or not aligned; those of [`Runtime::bind`].
+    pub fn bind_ranges(&self, ranges: &[BufferRange<'_>]) -> Result<BindingTable> {
+        self.tables.bind(self.device(), ranges)
     }
 
     /// Reads words that completed tasks have written, at the speed of a copy where the device has a queue for copies.
@@ -163,10 +172,7 @@ impl Runtime {
     /// [`Error::Lost`] where the kernel can't run any more.
     pub fn resume(&self) -> Result<()> {
         self.launcher.resume()?;
-        if self.tables.in_flight().pending() > 0 {
-            self.launcher.turn(Duration::ZERO)?;
-        }
-        Ok(())
+        Ok(self.tables.in_flight().look_after()?)
     }
 
     /// Stops the kernel for good and waits until it has left.
