@@ -4,6 +4,11 @@
 # Usage: DIR/run.sh OUT [PATTERN]...     only the runs whose names match a pattern, such as latency or 'driver_*'
 #
 # OUT gets summary.txt and a few logs. A file that ends in .json has standard output alone; the rest goes to stderr.log.
+# What the machine lacks of the packed libraries and tools is taken from this folder.
+#
+# VK_DRIVER_FILES     the driver's manifest; otherwise those that drivers install are tried
+# ABIDE_TEST_SECONDS  the most that a test or benchmark binary may take, 300 by default
+#
 # Exit status: 0 all well; 1 a run failed; 2 usage.
 set -uo pipefail
 
@@ -25,7 +30,10 @@ runs=(
   "latency  300 latency.json  ./abide bench latency --json"
   "demo     300 demo.log      ./abide demo --out $scratch/demo"
 )
-test_seconds=300
+for workers in 1 8 33 66 132 528; do
+  runs+=("latency-$workers 120 workers.log ./abide bench latency --json --workers $workers")
+done
+test_seconds=${ABIDE_TEST_SECONDS:-300}
 for test in tests/*; do
   [ ! -x "$test" ] || runs+=("${test#*/} $test_seconds tests.log ./$test --test-threads=1")
 done
@@ -34,20 +42,40 @@ for bench in benches/*; do
 done
 
 export ABIDE_TEST_DRIVER=system ABIDE_BIN=$here/abide CARGO_MANIFEST_DIR=$here RUST_BACKTRACE=1
-if [[ $(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null) != *libvulkan.so.1* ]]; then
-  export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-fi
-# The loader looks into the first two of its own accord, but finds software drivers there as well.
+PATH=$PATH:$here/bin
+
+# A packed library is used only where the machine has none of that name: its own fit its driver.
+installed=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null)
+brought=()
+mkdir "$scratch/lib"
+for library in lib/*; do
+  if [[ $installed != *[[:space:]]"${library#lib/} "* ]]; then
+    ln -s "$here/$library" "$scratch/lib" && brought+=("${library#lib/}")
+  fi
+done
+LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$scratch/lib
+[ ! -d /usr/local/nvidia/lib64 ] || LD_LIBRARY_PATH+=:/usr/local/nvidia/lib64
+export LD_LIBRARY_PATH
+
+rm -f "$out"/{summary.txt,stderr.log,demo.log,tests.log,benches.log,workers.log}
+say() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
+try_manifest() { # FILE: whether it gives a device, and then uses it
+  VK_DRIVER_FILES=$1 VK_ICD_FILENAMES=$1 timeout -k 10 60 ./abide doctor --json >/dev/null 2>>"$out/stderr.log" </dev/null || return
+  export VK_DRIVER_FILES=$1 VK_ICD_FILENAMES=$1
+}
+
+# The loader looks into the first two folders of its own accord, but finds software drivers there as well.
 for folder in /usr/share/vulkan /etc/vulkan /usr/local/nvidia/share/vulkan; do
   for icd in "$folder"/icd.d/nvidia_icd*.json; do
-    [ -e "$icd" ] || continue
-    export VK_DRIVER_FILES=$icd VK_ICD_FILENAMES=$icd
-    break 2
+    if [ -z "${VK_DRIVER_FILES:-}" ] && [ -e "$icd" ] && ! try_manifest "$icd"; then
+      say "no device by $icd (stderr.log)"
+    fi
   done
 done
-if [ -d /usr/local/nvidia/lib64 ]; then
-  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/nvidia/lib64
-fi
+say "driver manifest: ${VK_DRIVER_FILES:-as the loader finds it}"
+loader=$(sed -nE 's/.*libvulkan\.so\.1 .*=> //p' <<<"$installed" | head -n 1)
+say "loader: ${loader:-the packed one}"
+say "packed libraries in use: ${brought[*]:-none}"
 
 wanted() { # NAME PATTERN...
   local pattern
@@ -60,9 +88,6 @@ wanted() { # NAME PATTERN...
 }
 
 bad=0
-rm -f "$out"/{summary.txt,stderr.log,demo.log,tests.log,benches.log}
-say() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
-say "driver manifest: ${VK_DRIVER_FILES:-as the loader finds it}"
 for run in "${runs[@]}"; do
   read -r name limit file command <<<"$run"
   wanted "$name" "$@" || continue

@@ -1,7 +1,7 @@
 //! Launches: command buffers recorded, submitted under the queue's lock, and used again once they have ended.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ash::vk;
 
@@ -25,6 +25,7 @@ pub struct LaunchQueue {
     running: VecDeque<Running>,
     free: Vec<vk::CommandBuffer>,
     last: u64,
+    submitted: Instant,
     copies: bool,
     device: Device,
 }
@@ -75,7 +76,8 @@ impl LaunchQueue {
         // SAFETY: the device is alive and was made with this family.
         let pool = check("vkCreateCommandPool", unsafe { device.raw().create_command_pool(&info, None) })?;
         let (running, free) = (VecDeque::new(), Vec::new());
-        Ok(Self { pool, timeline, running, free, last: 0, copies, device: device.clone() })
+        let submitted = Instant::now();
+        Ok(Self { pool, timeline, running, free, last: 0, submitted, copies, device: device.clone() })
     }
 
     /// Launches a kernel; gives the launch's value on the timeline.
@@ -146,6 +148,11 @@ impl LaunchQueue {
         self.last
     }
 
+    /// When the last launch was handed to the driver, its commands recorded; when the queue was made, before the first.
+    pub fn submitted(&self) -> Instant {
+        self.submitted
+    }
+
     /// The last launch that has ended, with all before it.
     ///
     /// # Errors
@@ -182,10 +189,10 @@ impl LaunchQueue {
         let commands = self.command_buffer()?;
         let submitted = self.record_and_submit(commands, record);
         match submitted {
-            Ok(value) => {
+            Ok((value, submitted)) => {
                 let (_kernel, _buffers) = held;
                 self.running.push_back(Running { value, commands, _kernel, _buffers });
-                self.last = value;
+                (self.last, self.submitted) = (value, submitted);
                 Ok(value)
             }
             Err(error) => {
@@ -213,7 +220,7 @@ impl LaunchQueue {
         &self,
         commands: vk::CommandBuffer,
         record: impl FnOnce(&ash::Device, vk::CommandBuffer),
-    ) -> Result<u64> {
+    ) -> Result<(u64, Instant)> {
         let device = self.device.raw();
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
         // SAFETY: no submission uses the command buffer, and its pool allows resetting it.
@@ -230,10 +237,11 @@ impl LaunchQueue {
             vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&signals).push_next(&mut timeline);
         let queue = pick(&self.device, self.copies);
         let _others_wait = queue.lock.lock();
+        let now = Instant::now();
         // SAFETY: the queue's lock is held, and everything that is submitted lives until the submission has ended.
         let submitted = unsafe { device.queue_submit(queue.raw, &[info], vk::Fence::null()) };
         check("vkQueueSubmit", submitted)?;
-        Ok(value)
+        Ok((value, now))
     }
 }
 

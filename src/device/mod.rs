@@ -23,7 +23,7 @@ mod requirements;
 mod select;
 mod timeline;
 
-pub use admission::{Mode, PlacementReport, Report};
+pub use admission::{Mode, Ping, PlacementReport, Report};
 pub use buffer::Buffer;
 pub use cache::{CacheFile, CacheStatus};
 pub use error::{Error, Result};

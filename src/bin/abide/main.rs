@@ -1,5 +1,6 @@
 //! The command line tool. Exit status: 0 done, 1 failed, 2 wrong usage.
 
+mod bench;
 mod doctor;
 
 use std::process::ExitCode;
@@ -20,6 +21,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measures what abide costs on a device
+    Bench(bench::Arguments),
     /// Shows the Vulkan devices, and how a kernel can stay on each
     Doctor(doctor::Arguments),
 }
@@ -29,8 +32,10 @@ fn main() -> ExitCode {
     if log::set_logger(&StandardError).is_ok() {
         log::set_max_level(log::LevelFilter::Warn);
     }
+    let device = arguments.device.as_ref();
     let result = match arguments.command {
-        Command::Doctor(doctor) => doctor.run(arguments.device.as_ref()),
+        Command::Bench(bench) => bench.run(device),
+        Command::Doctor(doctor) => doctor.run(device),
     };
     match result {
         Ok(code) => code,

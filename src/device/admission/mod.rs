@@ -6,6 +6,7 @@
 //! loops are cut off, how many workgroups run at once, and how long a round trip takes.
 
 mod kernels;
+mod ping;
 mod probe;
 mod report;
 
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 use super::error::{Error, Result};
 use super::logical::Device;
 use super::memory::{COHERENT, Relabel};
+pub use ping::Ping;
 pub(super) use probe::PATIENCE;
 use probe::Probe;
 use report::{Chosen, choose, flag_names};

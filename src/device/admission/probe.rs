@@ -48,7 +48,7 @@ const GATHER_TIME_CPU: Duration = Duration::from_millis(20);
 const GATHER_TRIES_CPU: u32 = 3;
 /// The kernel beats at every 256th poll, or as good as never.
 const BEATS: u32 = 255;
-const NO_BEATS: u32 = u32::MAX >> 1;
+pub(super) const NO_BEATS: u32 = u32::MAX >> 1;
 
 /// The test of one device, under way.
 pub(super) struct Probe {
@@ -179,9 +179,7 @@ impl Probe {
         while more_trips(began, trips.len()) {
             let launch = self.begin(pair, FLOOR_TIME, NO_BEATS)?;
             self.exchange(pair, launch, began, &mut trips)?;
-            words(&pair.inlet)?.store(ping::REQUEST, ping::STOP);
-            words(&pair.inlet)?.flush();
-            self.end(launch)?;
+            self.dismiss(pair, launch)?;
         }
         trips.sort_unstable();
         Ok(trips)
@@ -189,33 +187,46 @@ impl Probe {
 
     /// Round trips with one launch, until it ends or enough is measured.
     fn exchange(&self, pair: &Pair, launch: u64, began: Instant, trips: &mut Vec<Duration>) -> Result<()> {
-        let (inlet, outlet) = (words(&pair.inlet)?, words(&pair.outlet)?);
-        let wait = |word: usize, wanted: u32| {
-            let mut spins = 0_u32;
-            while outlet.load(word) != wanted {
-                spins += 1;
-                if spins.is_multiple_of(256) && self.has_ended(launch)? {
-                    return Ok(false);
-                }
-                pause(spins, 1_024);
-            }
-            Ok(true)
-        };
-        if !wait(ping::RUNNING, 1)? {
+        if !self.answers(pair, launch, ping::RUNNING, 1)? {
             return Ok(());
         }
         let mut request = 0;
         while more_trips(began, trips.len()) {
             request += 1;
-            let sent = Instant::now();
-            inlet.store(ping::REQUEST, request);
-            inlet.flush();
-            if !wait(ping::REPLY, request)? {
-                break;
-            }
-            trips.push(sent.elapsed());
+            let Some(trip) = self.round_trip(pair, launch, request)? else { break };
+            trips.push(trip);
         }
         Ok(())
+    }
+
+    /// Sends a request that differs from the last one and waits for the reply; none where the launch ends before.
+    pub(super) fn round_trip(&self, pair: &Pair, launch: u64, request: u32) -> Result<Option<Duration>> {
+        let inlet = words(&pair.inlet)?;
+        let sent = Instant::now();
+        inlet.store(ping::REQUEST, request);
+        inlet.flush();
+        Ok(self.answers(pair, launch, ping::REPLY, request)?.then(|| sent.elapsed()))
+    }
+
+    /// Waits until the kernel has written a word; false where the launch ends before.
+    pub(super) fn answers(&self, pair: &Pair, launch: u64, word: usize, wanted: u32) -> Result<bool> {
+        let (outlet, mut spins) = (words(&pair.outlet)?, 0_u32);
+        while outlet.load(word) != wanted {
+            spins += 1;
+            if spins.is_multiple_of(256) && self.has_ended(launch)? {
+                return Ok(false);
+            }
+            pause(spins, 1_024);
+        }
+        Ok(true)
+    }
+
+    /// Has a launch of the ping kernel leave, and waits until it has.
+    pub(super) fn dismiss(&self, pair: &Pair, launch: u64) -> Result<()> {
+        let inlet = words(&pair.inlet)?;
+        inlet.store(ping::REQUEST, ping::STOP);
+        inlet.flush();
+        self.end(launch)
     }
 
     /// The most workgroups that run at once, by doubling a launch until some have to wait for others to leave.
@@ -244,7 +255,7 @@ impl Probe {
     }
 
     /// Launches the ping kernel, to poll for about `time`.
-    fn begin(&mut self, pair: &Pair, time: Duration, beat_mask: u32) -> Result<u64> {
+    pub(super) fn begin(&mut self, pair: &Pair, time: Duration, beat_mask: u32) -> Result<u64> {
         words(&pair.inlet)?.write(0, &[0; ping::WORDS]);
         words(&pair.outlet)?.write(0, &[0; ping::WORDS]);
         self.queue.launch(&pair.kernel, [1, 1, 1], &[polls(time, pair.poll_ns), beat_mask])
