@@ -4,7 +4,7 @@
 # Usage: DIR/run.sh OUT [PATTERN]...     only the runs whose names match a pattern, such as latency or 'driver_*'
 #
 # OUT gets summary.txt and a few logs. A file that ends in .json has standard output alone; the rest goes to stderr.log.
-# What the machine lacks of the packed libraries and tools is taken from this folder.
+# What the machine lacks of loader and tools is taken from this folder.
 #
 # VK_DRIVER_FILES     the driver's manifest; otherwise those that drivers install are tried
 # ABIDE_TEST_SECONDS  the most that a test or benchmark binary may take, 300 by default
@@ -44,38 +44,34 @@ done
 export ABIDE_TEST_DRIVER=system ABIDE_BIN=$here/abide CARGO_MANIFEST_DIR=$here RUST_BACKTRACE=1
 PATH=$PATH:$here/bin
 
-# A packed library is used only where the machine has none of that name: its own fit its driver.
-installed=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null)
-brought=()
-mkdir "$scratch/lib"
-for library in lib/*; do
-  if [[ $installed != *[[:space:]]"${library#lib/} "* ]]; then
-    ln -s "$here/$library" "$scratch/lib" && brought+=("${library#lib/}")
-  fi
-done
-LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$scratch/lib
-[ ! -d /usr/local/nvidia/lib64 ] || LD_LIBRARY_PATH+=:/usr/local/nvidia/lib64
-export LD_LIBRARY_PATH
+# The packed loader stands behind one that is installed, and the packed tools behind theirs.
+loader=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | sed -nE 's/.*libvulkan\.so\.1 .*=> //p' | head -n 1)
+[ "$loader" ] || export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+if [ -d /usr/local/nvidia/lib64 ]; then
+  export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/nvidia/lib64
+fi
 
 rm -f "$out"/{summary.txt,stderr.log,demo.log,tests.log,benches.log,workers.log}
 say() { printf '%s\n' "$*" | tee -a "$out/summary.txt"; }
-try_manifest() { # FILE: whether it gives a device, and then uses it
-  VK_DRIVER_FILES=$1 VK_ICD_FILENAMES=$1 timeout -k 10 60 ./abide doctor --json >/dev/null 2>>"$out/stderr.log" </dev/null || return
-  export VK_DRIVER_FILES=$1 VK_ICD_FILENAMES=$1
+use_manifest() { # FILE: only if it gives a device
+  local -x VK_DRIVER_FILES=$1 VK_ICD_FILENAMES=$1
+  timeout -k 10 60 ./abide doctor --json >/dev/null 2>>"$out/stderr.log" </dev/null && manifest=$1
 }
 
 # The loader looks into the first two folders of its own accord, but finds software drivers there as well.
-for folder in /usr/share/vulkan /etc/vulkan /usr/local/nvidia/share/vulkan; do
-  for icd in "$folder"/icd.d/nvidia_icd*.json; do
-    if [ -z "${VK_DRIVER_FILES:-}" ] && [ -e "$icd" ] && ! try_manifest "$icd"; then
-      say "no device by $icd (stderr.log)"
-    fi
-  done
+manifest=${VK_DRIVER_FILES:-}
+for icd in {/usr/share/vulkan,/etc/vulkan,/usr/local/nvidia/share/vulkan}/icd.d/nvidia_icd*.json; do
+  if [ -z "$manifest" ] && [ -e "$icd" ] && ! use_manifest "$icd"; then
+    say "no device by $icd: see stderr.log"
+    # Its library needs GLVND's, which machines without a display lack. The same driver is in one that doesn't.
+    egl=$scratch/egl_${icd##*/}
+    sed 's/libGLX_nvidia/libEGL_nvidia/' "$icd" >"$egl"
+    ! use_manifest "$egl" || say 'but by libEGL_nvidia in place of libGLX_nvidia'
+  fi
 done
-say "driver manifest: ${VK_DRIVER_FILES:-as the loader finds it}"
-loader=$(sed -nE 's/.*libvulkan\.so\.1 .*=> //p' <<<"$installed" | head -n 1)
+[ -z "$manifest" ] || export VK_DRIVER_FILES=$manifest VK_ICD_FILENAMES=$manifest
+say "driver manifest: ${manifest:-as the loader finds it}"
 say "loader: ${loader:-the packed one}"
-say "packed libraries in use: ${brought[*]:-none}"
 
 wanted() { # NAME PATTERN...
   local pattern

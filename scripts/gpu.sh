@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Packs the release binary, the driver tests, the benchmarks, a Vulkan loader and what else a bare machine may lack into
-# one folder, to be run on a GPU machine that has no Rust: copy the folder there and start its run.sh
-# (scripts/gpu-run.sh, which says what it runs).
+# Packs the release binary, the driver tests, the benchmarks, a Vulkan loader and the tools that tests use into one
+# folder, to be run on a GPU machine that has no Rust: copy the folder there and start its run.sh (scripts/gpu-run.sh,
+# which says what it runs).
 #
 # Usage: scripts/gpu.sh pack DIR     DIR is made, or emptied if an earlier pack made it
 #
@@ -25,15 +25,15 @@ if [ -n "$(ls -A "$directory")" ] && [ ! -e "$directory/run.sh" ]; then
 fi
 
 cd "$root"
-scripts/setup.sh tools gpu-libs
+scripts/setup.sh tools
 cargo build --locked --release --features cli
 messages=$(cargo test --locked --release --features cli --tests --benches --no-run --message-format=json-render-diagnostics)
 
 rm -rf "${directory:?}"/*
 mkdir "$directory/bin" "$directory/lib" "$directory/tests" "$directory/benches"
-drivers=${ABIDE_DRIVERS_DIR:-$root/target/drivers} libdir=usr/lib/x86_64-linux-gnu
-cp -L "$drivers/tools/$libdir"/libvulkan.so.1 "$drivers/gpu-libs/$libdir"/lib*.so.[0-9] "$directory/lib"
-cp "$drivers"/tools/usr/bin/{glslangValidator,spirv-as,spirv-val} "$directory/bin" # some tests compile or check with them
+tools=${ABIDE_DRIVERS_DIR:-$root/target/drivers}/tools/usr
+cp -L "$tools/lib/x86_64-linux-gnu/libvulkan.so.1" "$directory/lib"
+cp "$tools"/bin/{glslangValidator,spirv-as,spirv-val} "$directory/bin" # some tests compile or check with them
 cp target/release/abide "$directory"
 cp scripts/gpu-run.sh "$directory/run.sh"
 while read -r kind name path; do

@@ -8,8 +8,7 @@
 #   swiftshader  the driver inside Debian's chromium-common
 #   mesa         lavapipe of Mesa 25, from the backports suite
 #   mesa-stock   lavapipe of Mesa 22.3
-#   gpu-libs     libraries that NVIDIA's driver is linked with and machines without a display lack (scripts/gpu.sh)
-#   Without SET: all but gpu-libs. What is there already is left alone. --supported only says by its exit status, 0 or 3, whether
+#   Without SET: all. What is there already is left alone. --supported only says by its exit status, 0 or 3, whether
 #   this system can have them.
 #
 # ABIDE_DRIVERS_DIR  where the sets live instead of target/drivers, so that several checkouts can share them
@@ -32,14 +31,12 @@ declare -A packages=(
   [mesa-libs]='libllvm15 libedit2 libbsd0 libz3-4 libxml2 libicu72 libexpat1 libxcb1 libxau6 libxdmcp6
     libxcb-dri3-0 libxcb-present0 libxcb-randr0 libxcb-shm0 libxcb-sync1 libxcb-xfixes0 libx11-xcb1 libxshmfence1
     libwayland-client0'
-  [gpu-libs]='libx11-6 libxext6 libxcb1 libxau6 libxdmcp6 libbsd0 libmd0'
 )
 declare -A library=(
   [tools]=$libdir/libvulkan.so.1
   [swiftshader]=usr/lib/chromium/libvk_swiftshader.so
   [mesa]=$libdir/libvulkan_lvp.so
   [mesa-stock]=$libdir/libvulkan_lvp.so
-  [gpu-libs]=$libdir/libX11.so.6
 )
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -166,9 +163,9 @@ fi
 sets=()
 for set; do
   case $set in
-    tools | swiftshader | gpu-libs) sets+=("$set") ;;
+    tools | swiftshader) sets+=("$set") ;;
     mesa | mesa-stock) sets+=(mesa-libs "$set") ;;
-    *) die 2 "no such set: $set (tools, swiftshader, mesa, mesa-stock, gpu-libs)" ;;
+    *) die 2 "no such set: $set (tools, swiftshader, mesa, mesa-stock)" ;;
   esac
 done
 mapfile -t sets < <(missing "${sets[@]}")

@@ -1,6 +1,7 @@
 //! The command line tool on a real driver: run with scripts/with-driver.sh. Figures are checked for sense, never for size.
 
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -21,8 +22,15 @@ fn abide(arguments: &[&str]) -> Command {
     command
 }
 
+/// Runs commands one at a time: on a CPU driver, kernels that stay would take one another's cores.
+fn output(command: &mut Command) -> Output {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _others_wait = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    command.output().unwrap()
+}
+
 fn run(arguments: &[&str]) -> Output {
-    abide(arguments).output().unwrap()
+    output(&mut abide(arguments))
 }
 
 /// What a command that succeeds prints as JSON.
@@ -63,7 +71,7 @@ fn doctor_says_how_to_get_a_driver() {
     }
     let mut command = abide(&["doctor", "--json"]);
     command.env("VK_DRIVER_FILES", "/nonexistent").env("VK_ICD_FILENAMES", "/nonexistent");
-    let output = command.output().unwrap();
+    let output = output(&mut command);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(report["devices"].as_array().is_some_and(Vec::is_empty), "{report:#}");
