@@ -378,7 +378,8 @@ impl Launcher {
         if let Gate::Lost(error) = state.gate {
             return Err(error);
         }
-        if state.running {
+        let collects = state.running;
+        if collects {
             if !self.has_ended(state, patience)? {
                 return self.listen(state);
             }
@@ -388,6 +389,8 @@ impl Launcher {
         match gate {
             Gate::Lost(error) => Err(error),
             Gate::Open if self.has_work(state, waiting) => self.start(state),
+            // There are completions to look at first.
+            Gate::Open | Gate::Quiesced if collects => Ok(()),
             // Another thread's call may change that.
             Gate::Open | Gate::Quiesced => {
                 self.changed.wait_for(state, patience);

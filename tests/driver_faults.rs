@@ -1,0 +1,312 @@
+//! Known faults of schedulers: each check holds for the kernel that ships, and fails, within bounds, for the kernel with
+//! the fault planted.
+//!
+//! Faults that show in a kernel's structure alone (orders, atomics while idle) are in `scheduler_faults`, those of the
+//! planner and of packed batches in `planner_grid` and `queue_ring`.
+
+#[expect(dead_code, reason = "shared with other tests: this one uses a part of it")]
+#[path = "common/runtime.rs"]
+mod common;
+#[expect(dead_code, reason = "shared with other tests: this one uses a part of it")]
+#[path = "common/compute.rs"]
+mod compute;
+#[expect(dead_code, reason = "shared with other tests: this one uses a part of it")]
+#[path = "common/handlers.rs"]
+mod handlers;
+#[path = "common/payloads.rs"]
+mod payloads;
+
+use std::time::Duration;
+
+use abide::device::{Device, DeviceType, Mode, Selector};
+use abide::ir::{Access, AtomicOp, Builder, Input, Order, Scope};
+use abide::protocol::completion::fault;
+use abide::protocol::{NORMAL, PRIORITY_LEVELS, opcode};
+use abide::queue::{CompletionQueue, FaultCode, Outcome, SubmissionQueue, Task};
+use abide::runtime::{BufferRange, Health, Reach, Runtime, RuntimeBuilder};
+use abide::scheduler::{Fences, Mutation, probe};
+use common::{DEADLINE, device, modes, scaled};
+
+/// How long a check of a planted fault waits for what may never come.
+const SOON: Duration = Duration::from_secs(2);
+
+type Check = fn(RuntimeBuilder<'static>, Duration) -> Result<(), String>;
+
+/// Runs a check in each of the modes, which must hold, and with the fault planted in the first of them, where it must not.
+fn plant(mutation: Mutation, modes: &[Mode], check: Check) {
+    for &mode in modes {
+        check(common::builder().mode(mode), DEADLINE).unwrap_or_else(|error| panic!("{}: {error}", mode.name()));
+    }
+    let Some(&mode) = modes.first() else {
+        eprintln!("SKIPPED: the device keeps no kernel resident");
+        return;
+    };
+    match check(common::builder().mode(mode).mutation(mutation), SOON) {
+        Ok(()) => panic!("{mutation:?} went unnoticed"),
+        Err(error) => eprintln!("{mutation:?} shows: {error}"),
+    }
+}
+
+fn resident() -> Vec<Mode> {
+    modes().into_iter().filter(|&mode| mode == Mode::Resident).collect()
+}
+
+type Parts = (Runtime, SubmissionQueue, CompletionQueue);
+
+/// A runtime whose kernel has been compiled and has run a task.
+fn warm(builder: RuntimeBuilder<'static>, level: u32) -> Result<Parts, String> {
+    let (runtime, mut submission, mut completion) = builder.build().map_err(|error| error.to_string())?;
+    run(&mut submission, &mut completion, Task::new(opcode::NOP).level(level), DEADLINE)?;
+    Ok((runtime, submission, completion))
+}
+
+/// Runs one task; gives its outcome and result.
+fn run(
+    submission: &mut SubmissionQueue,
+    completion: &mut CompletionQueue,
+    task: Task<'_>,
+    patience: Duration,
+) -> Result<(Outcome, u32), String> {
+    let ticket = submission.push(task).map_err(|error| error.to_string())?;
+    submission.publish().map_err(|error| error.to_string())?;
+    let done = completion.wait(ticket, patience).map_err(|error| error.to_string())?;
+    Ok((done.outcome, done.result))
+}
+
+fn ensure(holds: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise()) }
+}
+
+/// Tasks that wait together run by level, and come back as what they were pushed as.
+fn levels_are_acted_on(builder: RuntimeBuilder<'static>, patience: Duration) -> Result<(), String> {
+    let (runtime, mut submission, mut completion) = warm(builder.slots(40).workers(1).reach(Reach::Whole), NORMAL)?;
+    runtime.quiesce(DEADLINE).map_err(|error| error.to_string())?;
+    for level in (0..PRIORITY_LEVELS).rev() {
+        for number in 0..2 {
+            let payload = [level * 10 + number];
+            let task = Task::new(opcode::NOP).level(level).user_data(u64::from(payload[0])).payload(&payload);
+            submission.push(task).map_err(|error| error.to_string())?;
+        }
+    }
+    submission.publish().map_err(|error| error.to_string())?;
+    runtime.resume().map_err(|error| error.to_string())?;
+    for expected in 0..PRIORITY_LEVELS * 2 {
+        let done = completion.wait_any(patience).map_err(|error| error.to_string())?;
+        ensure(u64::from(done.result) == done.user_data, || format!("{done:?}"))?;
+        ensure(done.ticket.level() == expected / 2, || format!("{done:?} ran in place {expected}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn fault_b04_the_level_is_acted_on() {
+    plant(Mutation::IgnoreLevel, &modes(), levels_are_acted_on);
+}
+
+/// One worker's lanes run the tasks of every slot of a ring that is far longer.
+fn few_lanes_cover_the_ring(builder: RuntimeBuilder<'static>, patience: Duration) -> Result<(), String> {
+    let builder = builder.levels(1).slots(256).workers(1).reach(Reach::Whole);
+    let (_runtime, mut submission, mut completion) = warm(builder, 0)?;
+    for number in 0..256 {
+        let task = Task::new(opcode::NOP).level(0).user_data(number);
+        submission.push(task).map_err(|error| error.to_string())?;
+    }
+    submission.publish().map_err(|error| error.to_string())?;
+    for number in 0..256 {
+        completion.wait_any(patience).map_err(|error| format!("{number} of 256 are done: {error}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn fault_b06_few_lanes_cover_any_ring() {
+    plant(Mutation::OneProbe, &modes(), few_lanes_cover_the_ring);
+}
+
+/// How often the lanes of `workers` workers visit each slot of a level in one pass.
+fn visits(gpu: &compute::Gpu, (slots, width, workers): (u32, u32, u32), mutation: Option<Mutation>) -> Vec<u32> {
+    /// First slot of the level: nothing before it may be touched.
+    const BEGIN: u32 = 5;
+    let mut b = Builder::new("visits", 2);
+    let counts = b.buffer("counts", 0, Access::Coherent);
+    let (lane, width_input) = (b.input(Input::LocalIndex), b.input(Input::WorkgroupSize));
+    let (worker, workers_input) = (b.input(Input::WorkgroupIndex), b.input(Input::WorkgroupCount));
+    let (begin, level_slots) = (b.param(0), b.param(1));
+    let first = b.mul(worker, width_input);
+    let lane = b.add(first, lane);
+    let stride = b.mul(workers_input, width_input);
+    let rounds = probe::rounds(&mut b, level_slots, stride, mutation);
+    b.count(rounds, |b, round| {
+        let probe = probe::probe(b, (begin, level_slots), lane, stride, round, mutation);
+        b.when(probe.valid, |b| {
+            let place = b.at(counts, probe.slot);
+            b.atomic(AtomicOp::Add, place, 1u32, Scope::Device, Order::Relaxed);
+        });
+    });
+    let words = abide::spirv::lower(&b.finish()).unwrap().words;
+    let buffers = vec![vec![0; (BEGIN + slots.max(1) + BEGIN) as usize]];
+    let job = compute::Job { buffers, params: vec![BEGIN, slots], width, groups: workers, ..Default::default() };
+    let mut counts = gpu.run(&words, &job).buffers.swap_remove(0);
+    let behind = counts.split_off((BEGIN + slots) as usize);
+    let level = counts.split_off(BEGIN as usize);
+    assert!(counts.iter().chain(&behind).all(|&count| count == 0), "a pass stays in its level");
+    level
+}
+
+#[test]
+fn fault_b07_each_slot_is_probed_once_a_pass() {
+    let Some(gpu) = compute::Gpu::open() else { return };
+    let mut noticed = false;
+    for shape in [(64, 8, 1), (64, 8, 3), (51, 4, 2), (1, 32, 2), (0, 8, 1), (1000, 64, 3)] {
+        let counts = visits(&gpu, shape, None);
+        assert!(counts.iter().all(|&count| count == 1), "{shape:?}: {counts:?}");
+        noticed |= visits(&gpu, shape, Some(Mutation::WrapProbes)).iter().any(|&count| count != 1);
+    }
+    assert!(noticed, "{:?} went unnoticed", Mutation::WrapProbes);
+}
+
+/// Slots that are used again and again run each task once.
+fn generations_tell_laps_apart(builder: RuntimeBuilder<'static>, patience: Duration) -> Result<(), String> {
+    let (runtime, mut submission, mut completion) = warm(builder.levels(1).slots(4), 0)?;
+    for number in 0..100 {
+        let task = Task::new(opcode::NOP).level(0);
+        let (outcome, result) = run(&mut submission, &mut completion, task.payload(&[number]), patience)?;
+        ensure((outcome, result) == (Outcome::Done, number), || format!("task {number} gave {result}, {outcome:?}"))?;
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let more = completion.poll();
+    ensure(more.is_none() && completion.strays() == 0, || format!("{more:?}, {} strays", completion.strays()))?;
+    let done = runtime.counters().map_or(101, |counters| counters.done);
+    ensure(done == 101, || format!("101 tasks ran {done} times"))
+}
+
+#[test]
+fn fault_b12_a_slot_used_again_is_another_task() {
+    plant(Mutation::NoGeneration, &modes(), generations_tell_laps_apart);
+}
+
+/// Words of the buffer of which a part is bound.
+const WORDS: usize = 64;
+/// First of the 16 words that are bound.
+const FIRST: usize = 16;
+
+/// Built-ins leave the words beside the bound part of a buffer alone, and read none of them.
+fn built_ins_stay_in_their_bindings(builder: RuntimeBuilder<'static>, patience: Duration) -> Result<(), String> {
+    let (runtime, mut submission, mut completion) = warm(builder, NORMAL)?;
+    let buffer = runtime.buffer("shared out", WORDS as u64 * 4).map_err(|error| error.to_string())?;
+    let words = buffer.mapped().ok_or("the buffer isn't mapped")?;
+    let before: Vec<u32> = (0..WORDS as u32).map(|word| 0xabcd_0000 + word).collect();
+    words.write(0, &before);
+    let part = BufferRange { buffer: &buffer, offset: FIRST as u64 * 4, bytes: 64 };
+    let table = runtime.bind_ranges(&[part, part]).map_err(|error| error.to_string())?;
+    let hostile: [(u32, &[u32]); 6] = [
+        (opcode::STORE, &[16, 1]),
+        (opcode::ATOMIC_ADD, &[40, 1]),
+        (opcode::LOAD, &[17]),
+        (opcode::COMPARE_SWAP, &[16, 0xabcd_0020, 1]),
+        (opcode::MEMCPY, &[8, 0, 12]),
+        (opcode::MEMCPY, &[0, 10, 7]),
+    ];
+    for (opcode, payload) in hostile {
+        let task = Task::new(opcode).bindings(table.index()).payload(payload);
+        let seen = run(&mut submission, &mut completion, task, patience)?;
+        let expected = (Outcome::Fault(FaultCode(fault::OUT_OF_RANGE)), 0);
+        ensure(seen == expected, || format!("opcode {opcode} with {payload:?} gave {seen:x?}"))?;
+    }
+    let mut after = vec![0; WORDS];
+    words.read(0, &mut after);
+    ensure(after == before, || format!("the buffer is {after:x?}"))
+}
+
+#[test]
+fn fault_b13_built_ins_stay_in_their_bindings() {
+    plant(Mutation::UncheckedIndex, &modes(), built_ins_stay_in_their_bindings);
+}
+
+#[test]
+fn fault_b13_no_built_in_reaches_control_words() {
+    for mode in modes() {
+        let builder = common::builder().mode(mode).park_after(Duration::ZERO);
+        let (runtime, mut submission, mut completion) = warm(builder, NORMAL).unwrap();
+        let launch = launch_of(&runtime);
+        let buffer = runtime.buffer("shared out", WORDS as u64 * 4).unwrap();
+        let words = buffer.mapped().unwrap();
+        let part = BufferRange { buffer: &buffer, offset: FIRST as u64 * 4, bytes: 64 };
+        let table = runtime.bind_ranges(&[part, part]).unwrap();
+        let indices = [0, 1, 15, 16, 63, 64, 1 << 14, (1 << 30) - 16, 1 << 30, 1 << 31, u32::MAX - 1, u32::MAX];
+        for code in (0..opcode::FIRST_HANDLER).filter(|&code| code != opcode::SHUTDOWN) {
+            for (at, index) in indices.into_iter().enumerate() {
+                let payload = [index, indices[(at + 5) % indices.len()], indices[(at * 7 + 3) % indices.len()]];
+                for task in [Task::new(code).payload(&payload), Task::new(code).bindings(table.index()).payload(&payload)] {
+                    run(&mut submission, &mut completion, task, DEADLINE).unwrap();
+                }
+            }
+        }
+        let beside = |word: &usize| !(FIRST..FIRST + 16).contains(word);
+        assert!((0..WORDS).filter(beside).all(|word| words.load(word) == 0), "words beside the bound ones changed");
+        if mode == Mode::Resident {
+            assert_eq!(launch_of(&runtime), launch, "the kernel was made to leave");
+        }
+        assert_eq!(completion.strays(), 0);
+    }
+}
+
+/// Number of the launch that is on the device.
+fn launch_of(runtime: &Runtime) -> Option<u32> {
+    match runtime.health() {
+        Health::Running { launch, .. } => Some(launch),
+        _ => None,
+    }
+}
+
+/// Tasks that are published once the kernel runs are run by that same launch.
+fn the_host_publishes_into_a_running_launch(
+    builder: RuntimeBuilder<'static>,
+    patience: Duration,
+) -> Result<(), String> {
+    let (runtime, mut submission, mut completion) = warm(builder.park_after(Duration::ZERO), NORMAL)?;
+    let launch = launch_of(&runtime).ok_or("the kernel has left with its first task")?;
+    for number in 0..20 {
+        std::thread::sleep(Duration::from_millis(1));
+        let task = Task::new(opcode::NOP);
+        run(&mut submission, &mut completion, task.payload(&[number]), patience)?;
+        let now = launch_of(&runtime);
+        ensure(now == Some(launch), || format!("task {number} was run by launch {now:?}, not by {launch}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn fault_b17_the_host_publishes_into_a_running_launch() {
+    plant(Mutation::LeaveAtOnce, &resident(), the_host_publishes_into_a_running_launch);
+}
+
+/// Two slots, used again as soon as the kernel says so: no payload is copied too late.
+fn payloads_are_copied_before_their_slot_is_free(
+    builder: RuntimeBuilder<'static>,
+    _patience: Duration,
+) -> Result<(), String> {
+    payloads::run_payloads(builder.levels(1).slots(2).in_flight(64), scaled(5_000))
+}
+
+#[test]
+fn fault_a_slot_is_free_only_once_its_payload_is_copied() {
+    plant(Mutation::TakenEarly, &resident(), payloads_are_copied_before_their_slot_is_free);
+}
+
+/// Without fences a GPU's workers read stale slots. CPU drivers never show it, and may leave such a kernel polling for ever.
+#[test]
+fn fault_b10_workers_read_what_was_published() {
+    let shape = |builder: RuntimeBuilder<'static>| builder.levels(1).slots(64).in_flight(1024);
+    payloads::run_payloads(shape(common::builder()), scaled(2_000)).unwrap();
+    if device().info().device_type == DeviceType::Cpu {
+        eprintln!("INCONCLUSIVE: the kernel without fences is not run on CPU drivers");
+        return;
+    }
+    // A device of its own, which is given up if the kernel never sees that it should leave.
+    let device = Box::leak(Box::new(Device::open(&Selector::from_env().unwrap()).unwrap()));
+    match payloads::run_payloads(shape(Runtime::builder(device)).fences(Fences::None), scaled(200_000)) {
+        Ok(()) => panic!("a kernel without fences went unnoticed"),
+        Err(error) => eprintln!("{:?} shows: {error}", Fences::None),
+    }
+}
