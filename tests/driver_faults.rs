@@ -237,7 +237,9 @@ fn fault_b13_no_built_in_reaches_control_words() {
         for code in (0..opcode::FIRST_HANDLER).filter(|&code| code != opcode::SHUTDOWN) {
             for (at, index) in indices.into_iter().enumerate() {
                 let payload = [index, indices[(at + 5) % indices.len()], indices[(at * 7 + 3) % indices.len()]];
-                for task in [Task::new(code).payload(&payload), Task::new(code).bindings(table.index()).payload(&payload)] {
+                for task in
+                    [Task::new(code).payload(&payload), Task::new(code).bindings(table.index()).payload(&payload)]
+                {
                     run(&mut submission, &mut completion, task, DEADLINE).unwrap();
                 }
             }

@@ -65,7 +65,10 @@ fn no_task_waits_for_long() {
             sum += start.elapsed();
         }
         let mean = sum / tasks;
-        eprintln!("{tasks} tasks raced against parking in mode {}: {mean:.1?} each, {longest:.1?} at most", mode.name());
+        eprintln!(
+            "{tasks} tasks raced against parking in mode {}: {mean:.1?} each, {longest:.1?} at most",
+            mode.name()
+        );
         assert_eq!(completion.strays(), 0);
     }
 }

@@ -65,12 +65,14 @@ impl Heads {
                         found.offer(b, (level, rank, slot), generation, (front, next));
                     },
                     |b| {
-                        // Claimed in the cursor's own lap: the level's next task is further on.
+                        // Claimed in the cursor's own lap, or in a later one by a sweep: the level's next task is further on.
                         let last = b.shr(state, slot_state::BITS);
                         let last = b.sub(last, 1u32);
                         let last = b.and(last, LAP_MASK);
                         let lap = b.shr(cursor, CURSOR_INDEX_BITS);
-                        let passed = b.eq(last, lap);
+                        let laps = b.sub(last, lap);
+                        let laps = b.and(laps, LAP_MASK);
+                        let passed = b.lt(laps, LAP_MASK / 2);
                         let passed = b.and(passed, front);
                         b.when(passed, |b| store_cursor(b, cx, level, next));
                     },

@@ -120,7 +120,10 @@ impl Scan {
         let rounds = rounds(b, longest, stride, cx.mutation);
         let interval = b.param(launch::SWEEP);
         let heads = heads::Heads::new(b, cx);
-        Self { levels, rounds, stride, next: b.var(0u32), interval, heads }
+        // Launches that end after few passes would otherwise sweep the same slots each time.
+        let launch = b.param(launch::LAUNCH);
+        let first = b.rem(launch, rounds);
+        Self { levels, rounds, stride, next: b.var(first), interval, heads }
     }
 
     /// One pass of the whole worker. `lane` numbers this lane among those that scan together, `pass` counts the worker's
