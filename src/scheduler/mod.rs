@@ -1,6 +1,6 @@
 //! The claim policies and the worker's loop, as IR.
 //!
-//! [`levels`] splits a ring among priority levels, [`probe`] deals slots out to workers, [`scan`] is the reference claim
+//! [`levels`] splits a ring among priority levels, [`probe`] deals slots out to workers, [`Scan`] is the reference claim
 //! policy, and [`kernel`] puts them together with the built-in handlers. Knows neither SPIR-V nor Vulkan.
 
 mod builtin;
