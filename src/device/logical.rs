@@ -16,6 +16,7 @@ use super::memory::{Memory, Relabel};
 use super::quirk::{self, Quirk, QuirkRow};
 use super::raw::{Ownership, QueueUse, RawParts, RawQueue};
 use super::requirements::{self, requirements};
+use super::residents::Residents;
 use super::select::Selector;
 
 /// A Vulkan device that has passed the admission test; clones are the same one.
@@ -45,6 +46,7 @@ struct Shared {
     cache: PipelineCache,
     report: Report,
     leaked: AtomicBool,
+    residents: Residents,
     ownership: Option<Ownership>,
     instance: Instance,
 }
@@ -166,6 +168,7 @@ impl DeviceBuilder {
             cache,
             report: Report::untested(),
             leaked: AtomicBool::new(false),
+            residents: Residents::default(),
             ownership,
             instance,
         })))
@@ -296,6 +299,11 @@ impl Device {
 
     pub(super) fn families(&self) -> &[u32] {
         &self.0.families
+    }
+
+    /// Those who keep kernels on the queue for kernels.
+    pub(crate) fn residents(&self) -> &Residents {
+        &self.0.residents
     }
 
     /// The queue for kernels, and the one for copies.

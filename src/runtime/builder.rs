@@ -273,6 +273,8 @@ impl<'a> RuntimeBuilder<'a> {
             (shadows.memory(), Some(shadows))
         };
         let launcher = Arc::new(Launcher::new(device, queue, (kernel, buffers), shadows, launch_plan));
+        let as_resident = Arc::downgrade(&launcher);
+        device.residents().enter(as_resident);
         let link: Arc<dyn Link> = launcher.clone();
         let (submission, completion) = queue::pair(&config, memory.0, memory.1, link)?;
         let tables = Tables::new(launcher.clone(), submission.in_flight_view());

@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::epoch::Shadows;
 use super::error::{Error, Result};
 use super::memory::Buffers;
-use crate::device::{self, Device, Kernel, LaunchQueue, Mode};
+use crate::device::{self, Device, Kernel, LaunchQueue, Mode, Resident};
 use crate::protocol::{inlet, launch, outlet, state};
 use crate::queue::{ExitReason, Link, LinkError};
 
@@ -20,6 +20,9 @@ const FRUITLESS_LAUNCHES: u32 = 8;
 
 /// How long a kernel may take from its launch to its first sign of life: drivers compile pipelines then.
 const START_PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long a launch waits before others that stay on the device's queue are asked to make room, again and again.
+const ROOM_AFTER: Duration = Duration::from_millis(2);
 
 /// How long the end of a launch may take once its last worker has said that it leaves.
 const END_PATIENCE: Duration = Duration::from_secs(2);
@@ -90,6 +93,8 @@ struct State {
     /// Value of the latest launch on the queue's timeline.
     value: u64,
     started: Instant,
+    /// When others were last asked to make room.
+    asked: Instant,
     beat: Option<Beat>,
     /// What [`Launcher::progress`] gave when the latest launch began.
     progress: u32,
@@ -139,6 +144,7 @@ impl Launcher {
             running: false,
             value: 0,
             started: Instant::now(),
+            asked: Instant::now(),
             beat: None,
             progress: 0,
             fruitless: 0,
@@ -343,16 +349,16 @@ impl Launcher {
     /// Looks for a sign of life of a launch that hasn't ended.
     fn listen(&self, state: &mut State) -> Result<(), LinkError> {
         let now = Instant::now();
-        let word = self.buffers.outlet.mapped().map_or(0, |words| words.load(outlet::HEARTBEAT as usize));
-        let resident = self.plan.mode == Mode::Resident;
+        let word = self.heartbeat();
         match state.beat {
-            // In epochs the outlet is the device's until the slice has ended: its length is bounded instead.
-            None if !resident => self.quiet_for(now - state.started, START_PATIENCE.max(self.plan.stall)),
+            None if self.has_begun(word) => {
+                state.beat = Some(Beat { word, seen: now });
+                Ok(())
+            }
             None => {
-                let first = outlet::pack_beat(self.number.load(Ordering::Relaxed), 0);
-                if word >> outlet::BEAT_BITS == first >> outlet::BEAT_BITS {
-                    state.beat = Some(Beat { word, seen: now });
-                    return Ok(());
+                if now - state.asked.max(state.started) > ROOM_AFTER {
+                    state.asked = now;
+                    self.device.residents().ask_others(self);
                 }
                 self.quiet_for(now - state.started, START_PATIENCE.max(self.plan.stall))
             }
@@ -368,6 +374,17 @@ impl Launcher {
                 Ok(())
             }
         }
+    }
+
+    fn heartbeat(&self) -> u32 {
+        self.buffers.outlet.mapped().map_or(0, |words| words.load(outlet::HEARTBEAT as usize))
+    }
+
+    /// Whether a heartbeat is the latest launch's. In epochs nobody knows: the outlet is the device's until the slice has
+    /// ended, and its length is bounded instead.
+    fn has_begun(&self, heartbeat: u32) -> bool {
+        let first = outlet::pack_beat(self.number.load(Ordering::Acquire), 0);
+        self.plan.mode == Mode::Resident && heartbeat >> outlet::BEAT_BITS == first >> outlet::BEAT_BITS
     }
 
     fn quiet_for(&self, quiet: Duration, limit: Duration) -> Result<(), LinkError> {
@@ -396,6 +413,15 @@ impl Launcher {
                 self.changed.wait_for(state, patience);
                 Ok(())
             }
+        }
+    }
+}
+
+impl Resident for Launcher {
+    fn make_room(&self) {
+        // Without the lock. Where it is late and meets another launch, that one leaves early, and is followed by another.
+        if self.has_begun(self.heartbeat()) {
+            self.set_stop(1);
         }
     }
 }
