@@ -26,7 +26,7 @@ fn dawdle(random: &mut u64) {
     *random ^= *random << 13;
     *random ^= *random >> 7;
     *random ^= *random << 17;
-    let pause = Duration::from_nanos((*random >> 20) % 200_000 >> (*random % 12));
+    let pause = Duration::from_nanos(((*random >> 20) % 200_000) >> (*random % 12));
     let start = Instant::now();
     while start.elapsed() < pause {
         std::hint::spin_loop();

@@ -38,7 +38,7 @@ pub use messenger::{VALIDATION_VARIABLE, validation_errors};
 pub use pipeline::{Kernel, Pipeline, PipelineDesc};
 pub use quirk::{NOISE, NoiseRow, QUIRKS, Quirk, QuirkRow, quirk};
 pub use raw::{Ownership, QueueUse, RawParts, RawQueue};
-pub(crate) use residents::Resident;
 pub use requirements::{Requirements, requirements};
+pub(crate) use residents::Resident;
 pub use select::{DEVICE_VARIABLE, Selector, format_uuid};
 pub use timeline::Timeline;
