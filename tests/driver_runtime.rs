@@ -197,6 +197,14 @@ fn a_launch_that_ends_by_its_budget_is_followed_by_another() {
     }
 }
 
+/// With sweeps this rare, each launch sees by them only one round of the ring, and cursors fall a lap behind what those
+/// claimed: tasks must be found all the same.
+#[test]
+fn rare_sweeps_leave_no_task_unseen() {
+    let builder = common::builder().slots(320).workers(1).reach(Reach::Heads(1 << 30)).pass_budget(40);
+    run_checked(builder, common::scaled(5_000));
+}
+
 #[test]
 fn stop_in_the_middle_of_a_full_ring_loses_nothing_silently() {
     for mode in modes() {
