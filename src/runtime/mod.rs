@@ -34,7 +34,7 @@ pub use launcher::Health;
 
 use crate::device::{Buffer, CopyRegion, Device, LaunchQueue, Mode, Placement};
 use crate::planner::GridPlan;
-use crate::protocol::{state, task};
+use crate::protocol::state;
 use crate::spirv::link::LinkedHandler;
 use bindings::Tables;
 use keeper::Keeper;
@@ -241,5 +241,3 @@ impl Copies {
         Ok(())
     }
 }
-
-const _: () = assert!(task::WORDS * 4 <= 16384, "Vulkan promises 16 KiB of workgroup memory");
