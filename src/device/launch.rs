@@ -37,6 +37,15 @@ struct Running {
     _buffers: [Option<Buffer>; 2],
 }
 
+/// What a submission waits for.
+#[derive(Clone, Copy)]
+enum Order {
+    /// All earlier ones.
+    AfterAll,
+    /// Those up to a value on the timeline.
+    After(u64),
+}
+
 /// Bytes to copy from one buffer to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyRegion {
@@ -86,6 +95,23 @@ impl LaunchQueue {
     /// [`Error::Mismatch`] and [`Error::Limit`] where parameters or workgroups don't fit, [`Error::ForeignObject`],
     /// [`Error::DeviceLost`], [`Error::OutOfMemory`]. Nothing was launched then.
     pub fn launch(&mut self, kernel: &Kernel, workgroups: [u32; 3], params: &[u32]) -> Result<u64> {
+        self.launch_ordered(kernel, workgroups, params, Order::AfterAll)
+    }
+
+    /// Launches a kernel that may run beside earlier launches: it waits for those up to the value `after` only, and sees
+    /// what they have written. Later launches by [`LaunchQueue::launch`] wait for it as for any.
+    ///
+    /// # Errors
+    /// Those of [`LaunchQueue::launch`]; [`Error::Limit`] where `after` isn't a launch of this queue.
+    pub fn launch_beside(&mut self, kernel: &Kernel, workgroups: [u32; 3], params: &[u32], after: u64) -> Result<u64> {
+        if after > self.last {
+            let name = kernel.pipeline().name().into();
+            return Err(Error::Limit { name, what: "the launch to wait for", value: after, limit: self.last });
+        }
+        self.launch_ordered(kernel, workgroups, params, Order::After(after))
+    }
+
+    fn launch_ordered(&mut self, kernel: &Kernel, workgroups: [u32; 3], params: &[u32], order: Order) -> Result<u64> {
         if self.copies || !kernel.device().is(&self.device) {
             let other = if self.copies { "a queue for copies" } else { "the launch queue's" };
             return Err(Error::ForeignObject { name: kernel.pipeline().name().into(), other: other.into() });
@@ -93,7 +119,7 @@ impl LaunchQueue {
         kernel.check_launch(workgroups, params)?;
         let held = (Some(kernel.clone()), [None, None]);
         // SAFETY: the kernel is held until the submission has ended.
-        self.submit(held, |_, commands| unsafe { kernel.record(commands, workgroups, params) })
+        self.submit(order, held, |_, commands| unsafe { kernel.record(commands, workgroups, params) })
     }
 
     /// Sets every word of a buffer.
@@ -103,7 +129,7 @@ impl LaunchQueue {
     pub fn fill(&mut self, buffer: &Buffer, word: u32) -> Result<u64> {
         self.check_owner(buffer)?;
         let (held, raw) = ((None, [Some(buffer.clone()), None]), buffer.raw());
-        self.submit(held, |device, commands| {
+        self.submit(Order::AfterAll, held, |device, commands| {
             // SAFETY: the buffer is held until the submission has ended, and was made to be written by transfers.
             unsafe { device.cmd_fill_buffer(commands, raw, 0, vk::WHOLE_SIZE, word) };
         })
@@ -130,7 +156,7 @@ impl LaunchQueue {
         let region = |r: &CopyRegion| vk::BufferCopy { src_offset: r.from, dst_offset: r.to, size: r.bytes };
         let regions: Vec<_> = regions.iter().filter(|region| region.bytes > 0).map(region).collect();
         let (source, destination) = (from.raw(), to.raw());
-        self.submit((None, [Some(from.clone()), Some(to.clone())]), |device, commands| {
+        self.submit(Order::AfterAll, (None, [Some(from.clone()), Some(to.clone())]), |device, commands| {
             if !regions.is_empty() {
                 // SAFETY: both buffers are held until the submission has ended, and the regions lie within them.
                 unsafe { device.cmd_copy_buffer(commands, source, destination, &regions) };
@@ -183,11 +209,12 @@ impl LaunchQueue {
 
     fn submit(
         &mut self,
+        order: Order,
         held: (Option<Kernel>, [Option<Buffer>; 2]),
         record: impl FnOnce(&ash::Device, vk::CommandBuffer),
     ) -> Result<u64> {
         let commands = self.command_buffer()?;
-        let submitted = self.record_and_submit(commands, record);
+        let submitted = self.record_and_submit(order, commands, record);
         match submitted {
             Ok((value, submitted)) => {
                 let (_kernel, _buffers) = held;
@@ -218,6 +245,7 @@ impl LaunchQueue {
 
     fn record_and_submit(
         &self,
+        order: Order,
         commands: vk::CommandBuffer,
         record: impl FnOnce(&ash::Device, vk::CommandBuffer),
     ) -> Result<(u64, Instant)> {
@@ -225,16 +253,36 @@ impl LaunchQueue {
         let info = vk::CommandBufferBeginInfo::default().flags(vk::CommandBufferUsageFlags::ONE_TIME_SUBMIT);
         // SAFETY: no submission uses the command buffer, and its pool allows resetting it.
         check("vkBeginCommandBuffer", unsafe { device.begin_command_buffer(commands, &info) })?;
-        barrier(device, commands, HOST_AND_DEVICE_WRITES, DEVICE_ACCESS);
-        record(device, commands);
-        barrier(device, commands, DEVICE_WRITES, HOST_AND_DEVICE_ACCESS);
+        match order {
+            Order::AfterAll => {
+                barrier(device, commands, HOST_AND_DEVICE_WRITES, DEVICE_ACCESS);
+                record(device, commands);
+                barrier(device, commands, DEVICE_WRITES, HOST_AND_DEVICE_ACCESS);
+            }
+            // The semaphore orders it behind earlier launches, and submitting behind the host's writes.
+            Order::After(_) => {
+                record(device, commands);
+                barrier(device, commands, DEVICE_WRITES, HOST_ACCESS);
+            }
+        }
         // SAFETY: the command buffer is recording.
         check("vkEndCommandBuffer", unsafe { device.end_command_buffer(commands) })?;
         let value = self.last + 1;
-        let (buffers, signals, values) = ([commands], [self.timeline.raw()], [value]);
-        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default().signal_semaphore_values(&values);
-        let info =
-            vk::SubmitInfo::default().command_buffers(&buffers).signal_semaphores(&signals).push_next(&mut timeline);
+        let (buffers, semaphore, values) = ([commands], [self.timeline.raw()], [value]);
+        let after = match order {
+            Order::After(value) if value > 0 => Some(value),
+            Order::After(_) | Order::AfterAll => None,
+        };
+        let stage = after.map(|_| DEVICE);
+        let mut timeline = vk::TimelineSemaphoreSubmitInfo::default()
+            .wait_semaphore_values(after.as_slice())
+            .signal_semaphore_values(&values);
+        let info = vk::SubmitInfo::default()
+            .wait_semaphores(&semaphore[..after.as_slice().len()])
+            .wait_dst_stage_mask(stage.as_slice())
+            .command_buffers(&buffers)
+            .signal_semaphores(&semaphore)
+            .push_next(&mut timeline);
         let queue = pick(&self.device, self.copies);
         let _others_wait = queue.lock.lock();
         let now = Instant::now();
@@ -282,6 +330,7 @@ const READ_WRITE: vk::AccessFlags =
 const HOST_AND_DEVICE_WRITES: Side = (HOST_DEVICE, vk::AccessFlags::MEMORY_WRITE);
 const DEVICE_ACCESS: Side = (DEVICE, READ_WRITE);
 const DEVICE_WRITES: Side = (DEVICE, vk::AccessFlags::MEMORY_WRITE);
+const HOST_ACCESS: Side = (HOST, READ_WRITE);
 const HOST_AND_DEVICE_ACCESS: Side = (HOST_DEVICE, READ_WRITE);
 
 /// Records a barrier over all memory: `after` waits for `before` and sees what it wrote.
