@@ -1,7 +1,9 @@
 //! The command line tool. Exit status: 0 done, 1 failed, 2 wrong usage.
 
 mod bench;
+mod demo;
 mod doctor;
+mod shader;
 
 use std::process::ExitCode;
 
@@ -23,6 +25,8 @@ struct Arguments {
 enum Command {
     /// Measures what abide costs on a device
     Bench(bench::Arguments),
+    /// Streams textures as tasks: mip levels, BC1 and BC7; compares with queue submissions, and writes DDS and PNG files
+    Demo(demo::Arguments),
     /// Shows the Vulkan devices, and how a kernel can stay on each
     Doctor(doctor::Arguments),
 }
@@ -35,6 +39,7 @@ fn main() -> ExitCode {
     let device = arguments.device.as_ref();
     let result = match arguments.command {
         Command::Bench(bench) => bench.run(device),
+        Command::Demo(demo) => demo.run(device),
         Command::Doctor(doctor) => doctor.run(device),
     };
     match result {
