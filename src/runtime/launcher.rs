@@ -106,6 +106,8 @@ struct State {
 #[derive(Clone, Copy)]
 struct Beat {
     word: u32,
+    claims: u32,
+    /// When either was last seen to be another one.
     seen: Instant,
 }
 
@@ -321,9 +323,13 @@ impl Launcher {
     fn progress(&self, state: &State) -> u32 {
         match &state.shadows {
             Some(shadows) => shadows.completed(),
-            // A read across the bus, off the fast path.
-            None => self.buffers.state.mapped().map_or(0, |words| words.load(state::CLAIM_COUNT as usize)),
+            None => self.claims(),
         }
+    }
+
+    /// Tasks claimed so far: a read across the bus, off the fast path. 0 where the host can't read the state.
+    fn claims(&self) -> u32 {
+        self.buffers.state.mapped().map_or(0, |words| words.load(state::CLAIM_COUNT as usize))
     }
 
     /// Whether the launch has ended, waiting for `patience` at most.
@@ -352,7 +358,7 @@ impl Launcher {
         let word = self.heartbeat();
         match state.beat {
             None if self.has_begun(word) => {
-                state.beat = Some(Beat { word, seen: now });
+                state.beat = Some(Beat { word, claims: self.claims(), seen: now });
                 Ok(())
             }
             None => {
@@ -362,7 +368,15 @@ impl Launcher {
                 }
                 self.quiet_for(now - state.started, START_PATIENCE.max(self.plan.stall))
             }
-            Some(beat) if beat.word == word => self.quiet_for(now - beat.seen, self.plan.stall),
+            Some(beat) if beat.word == word => {
+                // Between two tasks there need not be as many passes as from one beat to the next.
+                let claims = self.claims();
+                if claims == beat.claims {
+                    return self.quiet_for(now - beat.seen, self.plan.stall);
+                }
+                state.beat = Some(Beat { claims, seen: now, ..beat });
+                Ok(())
+            }
             Some(beat) => {
                 let beats = word.wrapping_sub(beat.word) & ((1 << outlet::BEAT_BITS) - 1);
                 let elapsed = (now - beat.seen).as_secs_f64() * 1e6;
@@ -370,7 +384,7 @@ impl Launcher {
                 if (16..1 << (outlet::BEAT_BITS - 1)).contains(&beats) {
                     state.pace = f64::from(beats << outlet::BEAT_SHIFT) / elapsed;
                 }
-                state.beat = Some(Beat { word, seen: now });
+                state.beat = Some(Beat { word, claims: self.claims(), seen: now });
                 Ok(())
             }
         }
