@@ -66,7 +66,8 @@ impl Bench {
     /// Pushes a task that takes so many milliseconds, and publishes it.
     fn push(&mut self, ms: u32) -> Ticket {
         let payload = [ms, self.turns_per_ms, 0];
-        let ticket = self.submission.push(Task::new(self.opcode).bindings(self.table.index()).payload(&payload)).unwrap();
+        let ticket =
+            self.submission.push(Task::new(self.opcode).bindings(self.table.index()).payload(&payload)).unwrap();
         self.submission.publish().unwrap();
         ticket
     }

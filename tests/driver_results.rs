@@ -79,7 +79,7 @@ fn no_result_is_stale() {
     // A million tasks are read in full 5,000 times.
     let whole_each = (tasks / 5_000).max(8);
     for mode in modes() {
-        let mut builder = common::builder().mode(mode).workers(workers);
+        let mut builder = common::builder().mode(mode).slots(320).workers(workers);
         let opcode = builder.handler(fill(), "main");
         let (runtime, mut submission, mut completion) = builder.build().unwrap();
         let regions = runtime.plan().worker_groups * 2;
