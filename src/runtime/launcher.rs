@@ -11,6 +11,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::epoch::Shadows;
 use super::error::{Error, Result};
 use super::memory::Buffers;
+use super::pulse::Pulse;
 use crate::device::{self, Device, Kernel, LaunchQueue, Mode, Resident};
 use crate::protocol::{inlet, launch, outlet, state};
 use crate::queue::{ExitReason, Link, LinkError};
@@ -95,20 +96,10 @@ struct State {
     started: Instant,
     /// When others were last asked to make room.
     asked: Instant,
-    beat: Option<Beat>,
     /// What [`Launcher::progress`] gave when the latest launch began.
     progress: u32,
     fruitless: u32,
-    /// Passes that the crew does in a microsecond, as last measured.
-    pace: f64,
-}
-
-#[derive(Clone, Copy)]
-struct Beat {
-    word: u32,
-    claims: u32,
-    /// When either was last seen to be another one.
-    seen: Instant,
+    pulse: Pulse,
 }
 
 /// Whether launches may be started.
@@ -147,10 +138,9 @@ impl Launcher {
             value: 0,
             started: Instant::now(),
             asked: Instant::now(),
-            beat: None,
             progress: 0,
             fruitless: 0,
-            pace: 1.0 / pass_us,
+            pulse: Pulse::new(1.0 / pass_us),
         };
         Self {
             device: device.clone(),
@@ -184,7 +174,7 @@ impl Launcher {
             Gate::Lost(error) => Health::Lost(error),
             _ if state.running => {
                 let launch = self.number.load(Ordering::Relaxed);
-                let quiet = state.beat.map_or(state.started, |beat| beat.seen).elapsed();
+                let quiet = state.pulse.seen().unwrap_or(state.started).elapsed();
                 Health::Running { launch, since: state.started.elapsed(), quiet }
             }
             Gate::Open => Health::Parked,
@@ -285,7 +275,7 @@ impl Launcher {
         let mut params = self.plan.params;
         params[launch::LAUNCH as usize] = number;
         if self.plan.mode == Mode::Resident {
-            let passes = (self.plan.park.as_secs_f64() * 1e6 * state.pace) as u32;
+            let passes = (self.plan.park.as_secs_f64() * 1e6 * state.pulse.pace()) as u32;
             // A crew that left before it had looked at every slot would leave work behind, launch after launch.
             let least = params[launch::IDLE_LIMIT as usize];
             params[launch::IDLE_LIMIT as usize] = if self.plan.park.is_zero() { 0 } else { passes.max(least) };
@@ -295,7 +285,8 @@ impl Launcher {
         state.value = self.device_result(state, |state| state.queue.launch(&self.kernel, [workers, 1, 1], &params))?;
         // Release: pairs with the acquire in `launch`: who sees the number knows that its launch is under way.
         self.number.store(number, Ordering::Release);
-        (state.running, state.started, state.beat) = (true, Instant::now(), None);
+        (state.running, state.started) = (true, Instant::now());
+        state.pulse.reset();
         self.changed.notify_all();
         Ok(())
     }
@@ -355,39 +346,15 @@ impl Launcher {
     /// Looks for a sign of life of a launch that hasn't ended.
     fn listen(&self, state: &mut State) -> Result<(), LinkError> {
         let now = Instant::now();
-        let word = self.heartbeat();
-        match state.beat {
-            None if self.has_begun(word) => {
-                state.beat = Some(Beat { word, claims: self.claims(), seen: now });
-                Ok(())
-            }
-            None => {
-                if now - state.asked.max(state.started) > ROOM_AFTER {
-                    state.asked = now;
-                    self.device.residents().ask_others(self);
-                }
-                self.quiet_for(now - state.started, START_PATIENCE.max(self.plan.stall))
-            }
-            Some(beat) if beat.word == word => {
-                // Between two tasks there need not be as many passes as from one beat to the next.
-                let claims = self.claims();
-                if claims == beat.claims {
-                    return self.quiet_for(now - beat.seen, self.plan.stall);
-                }
-                state.beat = Some(Beat { claims, seen: now, ..beat });
-                Ok(())
-            }
-            Some(beat) => {
-                let beats = word.wrapping_sub(beat.word) & ((1 << outlet::BEAT_BITS) - 1);
-                let elapsed = (now - beat.seen).as_secs_f64() * 1e6;
-                // Beats of different workers are a few apart: only many of them say something of the pace.
-                if (16..1 << (outlet::BEAT_BITS - 1)).contains(&beats) {
-                    state.pace = f64::from(beats << outlet::BEAT_SHIFT) / elapsed;
-                }
-                state.beat = Some(Beat { word, claims: self.claims(), seen: now });
-                Ok(())
-            }
+        let heartbeat = self.heartbeat();
+        if state.pulse.seen().is_some() || self.has_begun(heartbeat) {
+            return quiet_for(state.pulse.feel(heartbeat, self.claims(), now), self.plan.stall);
         }
+        if now - state.asked.max(state.started) > ROOM_AFTER {
+            state.asked = now;
+            self.device.residents().ask_others(self);
+        }
+        quiet_for(now - state.started, START_PATIENCE.max(self.plan.stall))
     }
 
     fn heartbeat(&self) -> u32 {
@@ -399,10 +366,6 @@ impl Launcher {
     fn has_begun(&self, heartbeat: u32) -> bool {
         let first = outlet::pack_beat(self.number.load(Ordering::Acquire), 0);
         self.plan.mode == Mode::Resident && heartbeat >> outlet::BEAT_BITS == first >> outlet::BEAT_BITS
-    }
-
-    fn quiet_for(&self, quiet: Duration, limit: Duration) -> Result<(), LinkError> {
-        if quiet > limit { Err(LinkError::Stalled { quiet }) } else { Ok(()) }
     }
 
     fn look(&self, state: &mut MutexGuard<'_, State>, patience: Duration, waiting: bool) -> Result<(), LinkError> {
@@ -429,6 +392,10 @@ impl Launcher {
             }
         }
     }
+}
+
+fn quiet_for(quiet: Duration, limit: Duration) -> Result<(), LinkError> {
+    if quiet > limit { Err(LinkError::Stalled { quiet }) } else { Ok(()) }
 }
 
 impl Resident for Launcher {

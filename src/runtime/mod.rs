@@ -24,6 +24,7 @@ mod error;
 mod keeper;
 mod launcher;
 mod memory;
+mod pulse;
 
 use std::time::Duration;
 
