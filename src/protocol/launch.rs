@@ -23,7 +23,9 @@ pub const NAP_LIMIT: u32 = 9;
 /// How the scan goes over the ring: 0 for all of it in each pass; a power of two for the levels' heads in each pass and one
 /// round of the rest in each so many passes.
 pub const SWEEP: u32 = 10;
+/// Looks at the levels' heads alone that a worker of one subgroup takes between two passes; 0 for none.
+pub const LOOKS: u32 = 11;
 /// Words of the parameters.
-pub const WORDS: u32 = 11;
+pub const WORDS: u32 = 12;
 
 const _: () = assert!(WORDS * 4 <= 128, "Vulkan promises 128 bytes of push constants");

@@ -30,6 +30,8 @@ const TABLES: u32 = 256;
 const ENTRIES: u32 = 1 << 16;
 /// Passes from one sweep to the next where a pass looks at the levels' heads.
 const SWEEP: u32 = 16;
+/// Looks at the heads alone between two such passes.
+const LOOKS: u32 = 512;
 /// Loop iterations that scanning may use up where the driver cuts loops short: the rest is the handler's.
 const SCAN_SHARE: u32 = 4;
 /// Turns of the canary loop: a loop that was cut short ends after one.
@@ -369,8 +371,10 @@ impl<'a> RuntimeBuilder<'a> {
             Reach::Auto => SWEEP,
             Reach::Heads(passes) => passes,
         };
+        // Where a pass is long, its worker looks at heads alone in between. In epochs nothing arrives meanwhile.
+        let looks = if sweep == 0 || mode == Mode::Epochs { 0 } else { LOOKS };
         // What a pass loops at most: rounds or heads, and the turns of taking a task in.
-        let pass_turns = if sweep == 0 { rounds } else { 1 } + 64;
+        let pass_turns = if sweep == 0 { rounds } else { 1 } + 64 + looks;
         let limit = self.device.report().loop_limit;
         let budget = match (mode, limit, self.budget) {
             (_, Some(limit), _) => (limit / SCAN_SHARE / pass_turns).max(1),
@@ -394,6 +398,7 @@ impl<'a> RuntimeBuilder<'a> {
         set(launch::STATE_HIGH, (address >> 32) as u32);
         set(launch::CANARY, if limit.is_some() { CANARY } else { 0 });
         set(launch::SWEEP, sweep);
+        set(launch::LOOKS, looks);
         params
     }
 }

@@ -11,6 +11,7 @@ mod intake;
 pub mod levels;
 mod mutation;
 pub mod probe;
+mod quick;
 mod scan;
 mod worker;
 

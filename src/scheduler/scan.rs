@@ -53,8 +53,6 @@ pub struct Claim {
 /// What a lane keeps from pass to pass.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// First slot and number of slots of each level.
-    levels: Vec<(Value, Value)>,
     /// Rounds that cover the longest level.
     rounds: Value,
     /// Lanes that scan together.
@@ -110,17 +108,14 @@ impl Scan {
             cx.store_task(b, BEST, NO_CLAIM);
             cx.store_task(b, BEST + 1, NO_CLAIM);
         });
-        let levels: Vec<(Value, Value)> = (0..cx.levels() as usize)
-            .map(|level| (cx.offsets[level], b.sub(cx.offsets[level + 1], cx.offsets[level])))
-            .collect();
-        let mut longest = levels[0].1;
-        for &(_, slots) in &levels[1..] {
+        let mut longest = cx.partitions[0].1;
+        for &(_, slots) in &cx.partitions[1..] {
             longest = b.max(longest, slots);
         }
         let rounds = rounds(b, longest, stride, cx.mutation);
         let interval = b.param(launch::SWEEP);
         let heads = heads::Heads::new(b, cx);
-        Self { levels, rounds, stride, next: b.var(0u32), interval, heads }
+        Self { rounds, stride, next: b.var(0u32), interval, heads }
     }
 
     /// One pass of the whole worker. `lane` numbers this lane among those that scan together, `pass` counts the worker's
@@ -172,31 +167,29 @@ impl Scan {
     /// Looks at what this lane looks at in this pass.
     fn look(&self, b: &mut Builder, cx: &Context, lane: Value, pass: Value, found: &Found) {
         let whole = b.eq(self.interval, 0u32);
-        b.branch(
-            whole,
-            |b| b.count(self.rounds, |b, round| self.look_at(b, cx, lane, round, found)),
-            |b| {
-                self.heads.look(b, cx, &self.levels, found);
-                let mask = b.sub(self.interval, 1u32);
-                let since = b.and(pass, mask);
-                let due = b.eq(since, 0u32);
-                b.when(due, |b| {
-                    let round = b.get(self.next);
-                    self.look_at(b, cx, lane, round, found);
-                    let after = b.add(round, 1u32);
-                    let wrap = b.ge(after, self.rounds);
-                    let after = b.select(wrap, 0u32, after);
-                    b.set(self.next, after);
-                });
-            },
-        );
+        let some = b.ne(self.interval, 0u32);
+        b.when(some, |b| self.heads.look(b, cx, found));
+        let mask = b.sub(self.interval, 1u32);
+        let since = b.and(pass, mask);
+        let due = b.eq(since, 0u32);
+        let swept = b.select(due, 1u32, 0u32);
+        let turns = b.select(whole, self.rounds, swept);
+        // One loop for both, so that there is one copy of its body. A whole pass starts with round 0 and ends there.
+        b.count(turns, |b, _| {
+            let round = b.get(self.next);
+            self.look_at(b, cx, lane, round, found);
+            let after = b.add(round, 1u32);
+            let wrap = b.ge(after, self.rounds);
+            let after = b.select(wrap, 0u32, after);
+            b.set(self.next, after);
+        });
     }
 
     /// Looks at this lane's slots of one round. The levels' loads are all under way before the first is used: one latency a
     /// round, not one a level.
     fn look_at(&self, b: &mut Builder, cx: &Context, lane: Value, round: Value, found: &Found) {
-        let loads: Vec<(Probe, Value, Value)> = self
-            .levels
+        let loads: Vec<(Probe, Value, Value)> = cx
+            .partitions
             .iter()
             .map(|&level| {
                 let probe = probe(b, level, lane, self.stride, round, cx.mutation);
@@ -221,9 +214,13 @@ impl Scan {
 pub fn load_slot(b: &mut Builder, cx: &Context, slot: Value) -> (Value, Value) {
     let generation = cx.slot_word(b, slot, slot::GENERATION);
     let generation = b.load(generation);
-    let state = cx.slot_state(b, slot);
-    let state = b.load(state);
-    (generation, state)
+    (generation, load_state(b, cx, slot))
+}
+
+/// Loads a slot's state.
+pub fn load_state(b: &mut Builder, cx: &Context, slot: Value) -> Value {
+    let place = cx.slot_state(b, slot);
+    b.load(place)
 }
 
 /// Whether the host has published the generation that follows the last one taken from the slot.
@@ -247,16 +244,7 @@ fn expected_state(b: &mut Builder, generation: Value) -> Value {
 /// Claims a slot for the worker, or finds that another worker was quicker.
 fn claim(b: &mut Builder, cx: &Context, slot: Value, level: Value, found: &Found) {
     let generation = b.get(found.generation);
-    let place = cx.slot_state(b, slot);
-    let expected =
-        if cx.mutation == Some(Mutation::NoGeneration) { b.load(place) } else { expected_state(b, generation) };
-    let claimed = b.shl(generation, state::BITS);
-    let claimed = b.or(claimed, state::CLAIMED);
-    // Acquire: pairs with the release in `intake` by which the last claimer freed the slot. The host's payload is guarded by
-    // its tags.
-    let order = cx.order(Order::Acquire);
-    let before = b.compare_exchange(place, expected, claimed, Scope::Device, order);
-    let won = b.eq(before, expected);
+    let won = try_claim(b, cx, slot, generation);
     let front = b.get(found.front);
     let front = b.ne(front, 0u32);
     let advance = b.and(won, front);
@@ -270,6 +258,20 @@ fn claim(b: &mut Builder, cx: &Context, slot: Value, level: Value, found: &Found
     cx.store_task(b, LEVEL, level);
     cx.store_task(b, task::RESULT, 0u32);
     cx.store_task(b, task::FAULT, 0u32);
+}
+
+/// Tries to make a slot that was found schedulable this worker's.
+pub fn try_claim(b: &mut Builder, cx: &Context, slot: Value, generation: Value) -> Value {
+    let place = cx.slot_state(b, slot);
+    let expected =
+        if cx.mutation == Some(Mutation::NoGeneration) { b.load(place) } else { expected_state(b, generation) };
+    let claimed = b.shl(generation, state::BITS);
+    let claimed = b.or(claimed, state::CLAIMED);
+    // Acquire: pairs with the release in `intake` by which the last claimer freed the slot. The host's payload is guarded by
+    // its tags.
+    let order = cx.order(Order::Acquire);
+    let before = b.compare_exchange(place, expected, claimed, Scope::Device, order);
+    b.eq(before, expected)
 }
 
 /// Copies the slot's four 16-byte units to the task's words, each as one access.

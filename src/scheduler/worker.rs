@@ -1,5 +1,6 @@
 //! A worker's life: scan, run, report, and leave when told to, when idle for long or when its budget is used up.
 
+use super::quick::Quick;
 use super::scan::{NO_CLAIM, Scan};
 use super::{Context, Fences, Mutation, builtin, complete, intake};
 use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Place, Scope, Value, Var};
@@ -22,12 +23,14 @@ pub fn kernel(levels: u32, fences: Fences, mutation: Option<Mutation>) -> Module
     let canary = b.param(launch::CANARY);
     let stride = b.mul(cx.workers, cx.width);
     let scan = Scan::new(b, &cx, stride);
+    let quick = Quick::new(b, &cx);
     let passes = b.var(0u32);
     let visit = b.var(cx.worker);
     let rest = Rest { idle: b.var(0u32), claims: b.var(0u32) };
     let exit = b.var(0u32);
     cx.barrier(b, MemoryClasses::SHARED);
     b.repeat(|b| {
+        quick.run(b, &cx);
         let pass = b.get(passes);
         let told = listen(b, &cx, pass, &rest);
         let part = part_of_pass(b, &cx, pass, visit);
