@@ -26,6 +26,12 @@ const ECHO_LANE: u32 = slot::PAYLOAD[0] / 4;
 const KIND_PART: u32 = slot::KIND % 4;
 const ECHO_PART: u32 = slot::PAYLOAD[0] % 4;
 
+/// The fewest lanes that can go the short way.
+pub const fn least_width(levels: u32) -> u32 {
+    let half = levels.div_ceil(2);
+    if half > UNITS { half } else { UNITS }
+}
+
 /// A level whose head a lane looks at.
 #[derive(Clone, Copy, Debug)]
 struct Watch {
@@ -77,7 +83,7 @@ impl Watch {
 
 /// What stays the same for a launch.
 #[derive(Clone, Debug)]
-pub struct Quick {
+pub(super) struct Quick {
     /// Whether this worker goes the short way at all.
     on: Value,
     /// Turns from one pass to the next.
@@ -94,7 +100,7 @@ impl Quick {
     pub fn new(b: &mut Builder, cx: &Context) -> Self {
         let turns = b.param(launch::LOOKS);
         let asked = b.ne(turns, 0u32);
-        let enough = b.ge(cx.width, UNITS.max(cx.levels().div_ceil(2)));
+        let enough = b.ge(cx.width, least_width(cx.levels()));
         let on = b.and(asked, enough);
         let on = b.and(on, cx.single);
         let lane = b.input(Input::SubgroupLane);
@@ -104,8 +110,10 @@ impl Quick {
         Self { on, turns, lane, near, far }
     }
 
-    /// Looks and runs until the turns are used up or something is there for the pass. All lanes take part.
-    pub fn run(&self, b: &mut Builder, cx: &Context) {
+    /// Looks and runs until the turns are used up or something is there for the pass. All lanes take part. Gives whether the
+    /// turns were used up: then the heads have nothing that a pass would be late for.
+    pub fn run(&self, b: &mut Builder, cx: &Context) -> Value {
+        let used_up = b.var(false);
         b.when(self.on, |b| {
             let far = self.far.head(b, cx);
             let turn = b.var(0u32);
@@ -130,16 +138,19 @@ impl Quick {
                 });
                 let (found, seen) = (b.get(found), b.get(seen));
                 let ran = self.run_lone(b, cx, &near, (found, seen));
+                let ran = b.subgroup(SubgroupOp::Any(ran));
+                let cost = b.select(ran, TASK_TURNS, 0u32);
                 let next = b.get(turn);
-                let next = b.add(next, TASK_TURNS);
+                let next = b.add(next, cost);
                 b.set(turn, next);
                 let spent = b.ge(next, self.turns);
-                let ran = b.subgroup(SubgroupOp::Any(ran));
                 let none = b.eq(ran, false);
                 let leave = b.or(none, spent);
+                b.set(used_up, spent);
                 b.break_if(leave);
             });
         });
+        b.get(used_up)
     }
 
     /// Runs the most urgent head that was found, if it is a NOP that is here whole. Gives whether this lane ran it.

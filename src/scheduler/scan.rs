@@ -59,6 +59,8 @@ pub struct Scan {
     stride: Value,
     /// Round that the next sweep goes over.
     next: Var,
+    /// Times that the sweeps have been through all rounds.
+    laps: Var,
     /// Passes from one sweep to the next; 0 where each pass goes over the whole ring.
     interval: Value,
     heads: heads::Heads,
@@ -115,17 +117,22 @@ impl Scan {
         let rounds = rounds(b, longest, stride, cx.mutation);
         let interval = b.param(launch::SWEEP);
         let heads = heads::Heads::new(b, cx);
-        Self { rounds, stride, next: b.var(0u32), interval, heads }
+        Self { rounds, stride, next: b.var(0u32), laps: b.var(0u32), interval, heads }
     }
 
-    /// One pass of the whole worker. `lane` numbers this lane among those that scan together, `pass` counts the worker's
-    /// passes.
+    /// Times that this lane has been through all rounds: in each pass, or where a pass is over the heads once in many.
+    pub fn laps(&self, b: &mut Builder) -> Value {
+        b.get(self.laps)
+    }
+
+    /// One pass of the whole worker. `lane` numbers this lane among those that scan together and changes from lap to lap at
+    /// most, `pass` counts the worker's passes, and `idle` has a pass over the heads sweep as well, whether it is due or not.
     ///
     /// The claimed slot's words are copied to the task's words on the way, while the claim is under way: its tags, not the
     /// claim, tell whether they are whole, and nobody but the claimer frees the slot.
-    pub fn pass(&self, b: &mut Builder, cx: &Context, lane: Value, pass: Value) -> Claim {
+    pub fn pass(&self, b: &mut Builder, cx: &Context, lane: Value, (pass, idle): (Value, Value)) -> Claim {
         let found = Found { key: b.var(NO_CLAIM), generation: b.var(0u32), cursor: b.var(0u32), front: b.var(0u32) };
-        self.look(b, cx, lane, pass, &found);
+        self.look(b, cx, lane, (pass, idle), &found);
         let mine = b.get(found.key);
         let parity = b.and(pass, 1u32);
         let word = b.add(parity, BEST);
@@ -165,13 +172,14 @@ impl Scan {
     }
 
     /// Looks at what this lane looks at in this pass.
-    fn look(&self, b: &mut Builder, cx: &Context, lane: Value, pass: Value, found: &Found) {
+    fn look(&self, b: &mut Builder, cx: &Context, lane: Value, (pass, idle): (Value, Value), found: &Found) {
         let whole = b.eq(self.interval, 0u32);
         let some = b.ne(self.interval, 0u32);
         b.when(some, |b| self.heads.look(b, cx, found));
         let mask = b.sub(self.interval, 1u32);
         let since = b.and(pass, mask);
         let due = b.eq(since, 0u32);
+        let due = b.or(due, idle);
         let swept = b.select(due, 1u32, 0u32);
         let turns = b.select(whole, self.rounds, swept);
         // One loop for both, so that there is one copy of its body. A whole pass starts with round 0 and ends there.
@@ -182,6 +190,11 @@ impl Scan {
             let wrap = b.ge(after, self.rounds);
             let after = b.select(wrap, 0u32, after);
             b.set(self.next, after);
+            b.when(wrap, |b| {
+                let laps = b.get(self.laps);
+                let laps = b.add(laps, 1u32);
+                b.set(self.laps, laps);
+            });
         });
     }
 
