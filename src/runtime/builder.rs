@@ -15,7 +15,7 @@ use crate::device::{Device, Mode, Pipeline, PipelineDesc, Quirk};
 use crate::planner::{GridLimits, GridRequest, SizingPolicy};
 use crate::protocol::{launch, opcode, slot};
 use crate::queue::{self, CompletionQueue, Link, QueueConfig, SubmissionQueue};
-use crate::scheduler::{self, Fences, Mutation, PriorityOffsets, probe};
+use crate::scheduler::{self, Fences, Mutation, PriorityOffsets, probe, quick};
 use crate::spirv::link::{self, HandlerModule};
 use crate::spirv::{self, Lowered};
 
@@ -30,6 +30,8 @@ const TABLES: u32 = 256;
 const ENTRIES: u32 = 1 << 16;
 /// Passes from one sweep to the next where a pass looks at the levels' heads.
 const SWEEP: u32 = 16;
+/// Looks at the heads alone between two such passes.
+const LOOKS: u32 = 512;
 /// Loop iterations that scanning may use up where the driver cuts loops short: the rest is the handler's.
 const SCAN_SHARE: u32 = 4;
 /// Turns of the canary loop: a loop that was cut short ends after one.
@@ -371,19 +373,26 @@ impl<'a> RuntimeBuilder<'a> {
             Reach::Auto => SWEEP,
             Reach::Heads(passes) => passes,
         };
+        // Where a pass is long, its worker looks at heads alone in between, if it can. In epochs nothing arrives meanwhile.
+        let one_subgroup = (quick::least_width(offsets.levels())..=self.device.info().subgroup_size).contains(&width);
+        let looks = if sweep == 0 || mode == Mode::Epochs || !one_subgroup { 0 } else { LOOKS };
         // What a pass loops at most: rounds or heads, and the turns of taking a task in.
-        let pass_turns = if sweep == 0 { rounds } else { 1 } + 64;
+        let pass_turns = if sweep == 0 { rounds } else { 1 } + 64 + looks;
         let limit = self.device.report().loop_limit;
         let budget = match (mode, limit, self.budget) {
             (_, Some(limit), _) => (limit / SCAN_SHARE / pass_turns).max(1),
             (Mode::Epochs, None, 0) => SLICE_PASSES,
             (_, None, budget) => budget,
         };
-        // Long enough for one worker to have gone over the whole ring.
-        let idle_limit = match sweep {
-            0 => workers.saturating_mul(scheduler::VISIT_PASSES),
-            _ => probe::probe_count(longest, width).saturating_mul(sweep.max(scheduler::VISIT_PASSES)),
+        // Long enough for one worker to have gone over the whole ring: parts, laps to each, rounds of a lap, passes of a
+        // round. An idle worker that looks at the heads in between sweeps in each pass.
+        let laps = if workers > 1 { workers.saturating_mul(scheduler::VISIT_LAPS) } else { 1 };
+        let passes = match sweep {
+            0 => 1,
+            _ if looks > 0 => rounds,
+            _ => rounds.saturating_mul(sweep),
         };
+        let idle_limit = laps.saturating_mul(passes);
         let address = buffers.state.address();
         let mut params = [0; launch::WORDS as usize];
         let mut set = |word: u32, value: u32| params[word as usize] = value;
@@ -396,6 +405,7 @@ impl<'a> RuntimeBuilder<'a> {
         set(launch::STATE_HIGH, (address >> 32) as u32);
         set(launch::CANARY, if limit.is_some() { CANARY } else { 0 });
         set(launch::SWEEP, sweep);
+        set(launch::LOOKS, looks);
         params
     }
 }

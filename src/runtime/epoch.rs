@@ -19,6 +19,8 @@ pub(super) struct Shadows {
     levels: Vec<Level>,
     /// Next entry of the completion queue.
     head: u32,
+    /// Tasks that were copied to the device's ring, modulo 2^32.
+    copied: u32,
 }
 
 /// How far one level has been copied; positions modulo 2^64.
@@ -57,7 +59,7 @@ impl Shadows {
             Level { first: ends[0], slots, copied: start, taken: start }
         });
         let (levels, head) = (levels.collect(), config.first_ticket);
-        Self { inlet, outlet, device_inlet, device_outlet, config: config.clone(), levels, head }
+        Self { inlet, outlet, device_inlet, device_outlet, config: config.clone(), levels, head, copied: 0 }
     }
 
     /// The queues' memory.
@@ -85,6 +87,7 @@ impl Shadows {
                 }
                 copy_line(&self.inlet, &self.device_inlet, at);
                 level.copied += 1;
+                self.copied = self.copied.wrapping_add(1);
             }
         }
         self.device_inlet.flush();
@@ -123,6 +126,11 @@ impl Shadows {
             self.head = phase;
         }
         self.waiting()
+    }
+
+    /// Tasks that have been copied in, modulo 2^32.
+    pub fn copied(&self) -> u32 {
+        self.copied
     }
 
     /// Completions that have been copied out, modulo 2^32.

@@ -129,7 +129,9 @@ impl Launcher {
         shadows: Option<Shadows>,
         plan: LaunchPlan,
     ) -> Self {
-        let pass_us = device.report().floor_us.unwrap_or(1.0).max(0.1);
+        let looks = f64::from(plan.params[launch::LOOKS as usize]);
+        // A guess, until heartbeats say better: a look at the heads takes an eighth of the shortest round trip.
+        let pass_us = device.report().floor_us.unwrap_or(1.0).max(0.1) * (1.0 + looks / 8.0);
         let state = State {
             queue,
             shadows,
@@ -279,6 +281,10 @@ impl Launcher {
             // A crew that left before it had looked at every slot would leave work behind, launch after launch.
             let least = params[launch::IDLE_LIMIT as usize];
             params[launch::IDLE_LIMIT as usize] = if self.plan.park.is_zero() { 0 } else { passes.max(least) };
+        }
+        if let Some(shadows) = &state.shadows {
+            // Nothing comes in while a slice runs.
+            params[launch::TARGET as usize] = shadows.copied();
         }
         let workers = self.plan.workers;
         state.progress = self.progress(state);

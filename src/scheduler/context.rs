@@ -2,7 +2,7 @@
 
 use super::{Fences, Mutation};
 use crate::ir::{Access, Buffer, Builder, Input, MemoryClasses, Order, Place, Shared, Value};
-use crate::protocol::{inlet, launch, slot, state, task};
+use crate::protocol::{LINE, completion, inlet, launch, outlet, slot, state, task};
 
 /// Buffers, workgroup words and the values that stay the same for a launch.
 #[derive(Clone, Debug)]
@@ -25,12 +25,18 @@ pub struct Context {
     pub workers: Value,
     /// Whether this lane is its worker's leader.
     pub leader: Value,
-    /// First slot of each level, then the number of slots.
-    pub offsets: Vec<Value>,
+    /// First slot and number of slots of each level.
+    pub partitions: Vec<(Value, Value)>,
     /// Slots of the ring.
     pub slots: Value,
     /// Whether the workgroup is one subgroup.
     pub single: Value,
+    /// First word of the direct completions.
+    pub direct: Value,
+    /// First word of the completion queue.
+    pub queue: Value,
+    /// Entries of the completion queue, less one: a mask.
+    pub entry_mask: Value,
     /// Whether accesses to buffers are ordered.
     pub fences: Fences,
     /// The fault that was planted, if any.
@@ -53,12 +59,20 @@ impl Context {
         let slots = b.param(launch::SLOTS);
         let subgroups = b.input(Input::SubgroupCount);
         let single = b.eq(subgroups, 1u32);
-        let offsets = (0..=levels)
+        let words = round_to_lines(b, slots);
+        let direct = b.add(words, outlet::STATUS_WORDS);
+        let words = b.mul(slots, completion::WORDS);
+        let words = round_to_lines(b, words);
+        let queue = b.add(direct, words);
+        let entries = b.param(launch::ENTRIES);
+        let entry_mask = b.sub(entries, 1u32);
+        let offsets: Vec<Value> = (0..=levels)
             .map(|level| {
                 let place = b.at(inlet, inlet::PRIORITY_OFFSETS + level);
                 b.load(place)
             })
             .collect();
+        let partitions = offsets.windows(2).map(|ends| (ends[0], b.sub(ends[1], ends[0]))).collect();
         Self {
             inlet,
             outlet,
@@ -69,9 +83,12 @@ impl Context {
             worker,
             workers,
             leader,
-            offsets,
+            partitions,
             slots,
             single,
+            direct,
+            queue,
+            entry_mask,
             fences,
             mutation,
         }
@@ -79,7 +96,19 @@ impl Context {
 
     /// Levels of the kernel.
     pub fn levels(&self) -> u32 {
-        self.offsets.len() as u32 - 1
+        self.partitions.len() as u32
+    }
+
+    /// First slot and number of slots of a level that isn't the same in every kernel; those of level 0 where there is no such
+    /// level.
+    pub fn partition(&self, b: &mut Builder, level: Value) -> (Value, Value) {
+        let (mut begin, mut slots) = self.partitions[0];
+        for (other, &(other_begin, other_slots)) in self.partitions.iter().enumerate().skip(1) {
+            let here = b.eq(level, other as u32);
+            begin = b.select(here, other_begin, begin);
+            slots = b.select(here, other_slots, slots);
+        }
+        (begin, slots)
     }
 
     /// An order, or none at all under [`Fences::None`].
@@ -128,4 +157,10 @@ impl Context {
         let index = b.add(slot, state::SLOT_STATES);
         b.at(self.state, index)
     }
+}
+
+/// Rounds words up to whole lines, as [`crate::protocol::lines`] does.
+pub fn round_to_lines(b: &mut Builder, words: Value) -> Value {
+    let up = b.add(words, LINE - 1);
+    b.and(up, !(LINE - 1))
 }

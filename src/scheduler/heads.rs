@@ -17,6 +17,10 @@ const LAP_MASK: u32 = (1 << (32 - CURSOR_INDEX_BITS)) - 1;
 pub struct Heads {
     /// Turns that a lane takes so that each level's head is looked at.
     turns: Value,
+    /// Level of the lane in its first turn, and how far ahead of the cursor it looks.
+    first: (Value, Value),
+    /// What a turn adds to them.
+    step: (Value, Value),
 }
 
 impl Heads {
@@ -24,26 +28,28 @@ impl Heads {
     pub fn new(b: &mut Builder, cx: &Context) -> Self {
         let turns = b.add(cx.width, cx.levels() - 1);
         let turns = b.div(turns, cx.width);
-        Self { turns }
+        let first = (b.rem(cx.lane, cx.levels()), b.div(cx.lane, cx.levels()));
+        let step = (b.rem(cx.width, cx.levels()), b.div(cx.width, cx.levels()));
+        Self { turns, first, step }
     }
 
     /// Looks at the heads: lanes are dealt out to the levels, and those of one level look at its next slots in order.
-    pub fn look(&self, b: &mut Builder, cx: &Context, levels: &[(Value, Value)], found: &Found) {
-        b.count(self.turns, |b, turn| {
-            let ahead = b.mul(turn, cx.width);
-            let lane = b.add(cx.lane, ahead);
-            let level = b.rem(lane, cx.levels());
-            let ahead = b.div(lane, cx.levels());
-            let (mut begin, mut slots) = levels[0];
-            for (other, &(other_begin, other_slots)) in levels.iter().enumerate().skip(1) {
-                let here = b.eq(level, other as u32);
-                begin = b.select(here, other_begin, begin);
-                slots = b.select(here, other_slots, slots);
-            }
-            let word = b.add(level, state::CURSORS);
-            let cursor = b.at(cx.state, word);
-            let cursor = b.load(cursor);
-            let first = b.and(cursor, (1u32 << CURSOR_INDEX_BITS) - 1);
+    pub fn look(&self, b: &mut Builder, cx: &Context, found: &Found) {
+        let (at, beyond) = (b.var(self.first.0), b.var(self.first.1));
+        b.count(self.turns, |b, _| {
+            let (level, ahead) = (b.get(at), b.get(beyond));
+            let next = b.add(level, self.step.0);
+            let wraps = b.ge(next, cx.levels());
+            let wrapped = b.sub(next, cx.levels());
+            let next = b.select(wraps, wrapped, next);
+            b.set(at, next);
+            let next = b.add(ahead, self.step.1);
+            let carry = b.select(wraps, 1u32, 0u32);
+            let next = b.add(next, carry);
+            b.set(beyond, next);
+            let (begin, slots) = cx.partition(b, level);
+            let cursor = Cursor::load(b, cx, level);
+            let first = cursor.index(b);
             let index = b.add(first, ahead);
             let wraps = b.ge(index, slots);
             let wrapped = b.sub(index, slots);
@@ -54,7 +60,7 @@ impl Heads {
             b.when(valid, |b| {
                 let slot = b.add(begin, index);
                 let (generation, state) = load_slot(b, cx, slot);
-                let next = next_cursor(b, cursor, slots);
+                let next = cursor.next(b, slots);
                 let front = b.eq(ahead, 0u32);
                 let ready = schedulable(b, cx, generation, state);
                 b.branch(
@@ -69,7 +75,7 @@ impl Heads {
                         let last = b.shr(state, slot_state::BITS);
                         let last = b.sub(last, 1u32);
                         let last = b.and(last, LAP_MASK);
-                        let lap = b.shr(cursor, CURSOR_INDEX_BITS);
+                        let lap = cursor.lap(b);
                         let laps = b.sub(last, lap);
                         let laps = b.and(laps, LAP_MASK);
                         let passed = b.lt(laps, LAP_MASK / 2);
@@ -82,15 +88,38 @@ impl Heads {
     }
 }
 
-/// The cursor after this one: the next slot of the level, or its first one in the next lap.
-fn next_cursor(b: &mut Builder, cursor: Value, slots: Value) -> Value {
-    let next = b.add(cursor, 1u32);
-    let index = b.and(next, (1u32 << CURSOR_INDEX_BITS) - 1);
-    let wraps = b.ge(index, slots);
-    let lap = b.shr(cursor, CURSOR_INDEX_BITS);
-    let lap = b.add(lap, 1u32);
-    let first = b.shl(lap, CURSOR_INDEX_BITS);
-    b.select(wraps, first, next)
+/// A level's cursor, as its word says.
+#[derive(Clone, Copy, Debug)]
+pub struct Cursor(Value);
+
+impl Cursor {
+    /// Loads a level's cursor.
+    pub fn load(b: &mut Builder, cx: &Context, level: Value) -> Self {
+        let word = b.add(level, state::CURSORS);
+        let place = b.at(cx.state, word);
+        Self(b.load(place))
+    }
+
+    /// Index in its level of the slot that comes next.
+    pub fn index(self, b: &mut Builder) -> Value {
+        b.and(self.0, (1u32 << CURSOR_INDEX_BITS) - 1)
+    }
+
+    /// The lap's low bits.
+    fn lap(self, b: &mut Builder) -> Value {
+        b.shr(self.0, CURSOR_INDEX_BITS)
+    }
+
+    /// The cursor after this one: the next slot of the level, or its first one in the next lap.
+    pub fn next(self, b: &mut Builder, slots: Value) -> Value {
+        let next = b.add(self.0, 1u32);
+        let index = b.and(next, (1u32 << CURSOR_INDEX_BITS) - 1);
+        let wraps = b.ge(index, slots);
+        let lap = self.lap(b);
+        let lap = b.add(lap, 1u32);
+        let first = b.shl(lap, CURSOR_INDEX_BITS);
+        b.select(wraps, first, next)
+    }
 }
 
 /// Moves a level's cursor.

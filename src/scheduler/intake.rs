@@ -1,6 +1,6 @@
 //! From a claim to a task whose words are all here: tags, extension, bindings, and the slot given back.
 
-use super::complete::round_to_lines;
+use super::context::round_to_lines;
 use super::scan::{Claim, copy_slot, copy_units};
 use super::{Context, Fences, Mutation};
 use crate::ir::{Builder, MemoryClasses, Order, Scope, Value};
@@ -14,7 +14,7 @@ const ARRIVAL_BUDGET: u32 = 4096;
 /// read the task's words. What is wrong with the task is in its FAULT word.
 pub fn take_in(b: &mut Builder, cx: &Context, claim: &Claim) -> Value {
     if cx.mutation == Some(Mutation::TakenEarly) {
-        take(b, cx, claim);
+        b.when(cx.leader, |b| take(b, cx, claim));
     }
     await_slot(b, cx, claim);
     let kind = cx.load_task(b, task::SLOT + slot::KIND);
@@ -37,7 +37,7 @@ pub fn take_in(b: &mut Builder, cx: &Context, claim: &Claim) -> Value {
         });
     });
     if cx.mutation != Some(Mutation::TakenEarly) {
-        take(b, cx, claim);
+        b.when(cx.leader, |b| take(b, cx, claim));
     }
     opcode
 }
@@ -146,19 +146,17 @@ fn copy_extension(b: &mut Builder, cx: &Context, claim: &Claim) {
     });
 }
 
-/// Gives the slot back: the next generation may be published, and may be claimed.
-fn take(b: &mut Builder, cx: &Context, claim: &Claim) {
-    b.when(cx.leader, |b| {
-        let empty = b.shl(claim.generation, slot::state::BITS);
-        let empty = b.or(empty, slot::state::EMPTY);
-        let place = cx.slot_state(b, claim.slot);
-        // Release: pairs with the acquire of the slot's next claim.
-        let order = cx.order(Order::Release);
-        b.atomic_store(place, empty, Scope::Device, order);
-        let taken = b.add(claim.slot, outlet::STATUS_WORDS);
-        let taken = b.at(cx.outlet, taken);
-        b.store(taken, claim.generation);
-    });
+/// Gives the slot back: the next generation may be published, and may be claimed. For one lane alone.
+pub fn take(b: &mut Builder, cx: &Context, claim: &Claim) {
+    let empty = b.shl(claim.generation, slot::state::BITS);
+    let empty = b.or(empty, slot::state::EMPTY);
+    let place = cx.slot_state(b, claim.slot);
+    // Release: pairs with the acquire of the slot's next claim.
+    let order = cx.order(Order::Release);
+    b.atomic_store(place, empty, Scope::Device, order);
+    let taken = b.add(claim.slot, outlet::STATUS_WORDS);
+    let taken = b.at(cx.outlet, taken);
+    b.store(taken, claim.generation);
 }
 
 /// Copies the binding table to the task's words; a task without one gets an empty table where a handler looks for it.

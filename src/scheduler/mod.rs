@@ -1,7 +1,8 @@
 //! The claim policies and the worker's loop, as IR.
 //!
 //! [`levels`] splits a ring among priority levels, [`probe`] deals slots out to workers, [`Scan`] is the reference claim
-//! policy, and [`kernel`] puts them together with the built-in handlers. Knows neither SPIR-V nor Vulkan.
+//! policy, `quick` is what a worker does between two passes, and [`kernel`] puts them together with the built-in handlers.
+//! Knows neither SPIR-V nor Vulkan.
 
 mod builtin;
 mod complete;
@@ -11,6 +12,7 @@ mod intake;
 pub mod levels;
 mod mutation;
 pub mod probe;
+pub mod quick;
 mod scan;
 mod worker;
 
@@ -18,4 +20,4 @@ pub use context::Context;
 pub use levels::{PartitionError, PriorityOffsets};
 pub use mutation::{Fences, Mutation};
 pub use scan::{Claim, NO_CLAIM, Scan};
-pub use worker::{VISIT_PASSES, kernel};
+pub use worker::{VISIT_LAPS, kernel};

@@ -53,14 +53,14 @@ pub struct Claim {
 /// What a lane keeps from pass to pass.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// First slot and number of slots of each level.
-    levels: Vec<(Value, Value)>,
     /// Rounds that cover the longest level.
     rounds: Value,
     /// Lanes that scan together.
     stride: Value,
     /// Round that the next sweep goes over.
     next: Var,
+    /// Times that the sweeps have been through all rounds.
+    laps: Var,
     /// Passes from one sweep to the next; 0 where each pass goes over the whole ring.
     interval: Value,
     heads: heads::Heads,
@@ -110,11 +110,8 @@ impl Scan {
             cx.store_task(b, BEST, NO_CLAIM);
             cx.store_task(b, BEST + 1, NO_CLAIM);
         });
-        let levels: Vec<(Value, Value)> = (0..cx.levels() as usize)
-            .map(|level| (cx.offsets[level], b.sub(cx.offsets[level + 1], cx.offsets[level])))
-            .collect();
-        let mut longest = levels[0].1;
-        for &(_, slots) in &levels[1..] {
+        let mut longest = cx.partitions[0].1;
+        for &(_, slots) in &cx.partitions[1..] {
             longest = b.max(longest, slots);
         }
         let rounds = rounds(b, longest, stride, cx.mutation);
@@ -123,17 +120,22 @@ impl Scan {
         // Launches that end after few passes would otherwise sweep the same slots each time.
         let launch = b.param(launch::LAUNCH);
         let first = b.rem(launch, rounds);
-        Self { levels, rounds, stride, next: b.var(first), interval, heads }
+        Self { rounds, stride, next: b.var(first), laps: b.var(0u32), interval, heads }
     }
 
-    /// One pass of the whole worker. `lane` numbers this lane among those that scan together, `pass` counts the worker's
-    /// passes.
+    /// Times that this lane has been through all rounds: in each pass, or where a pass is over the heads once in many.
+    pub fn laps(&self, b: &mut Builder) -> Value {
+        b.get(self.laps)
+    }
+
+    /// One pass of the whole worker. `lane` numbers this lane among those that scan together and changes from lap to lap at
+    /// most, `pass` counts the worker's passes, and `idle` has a pass over the heads sweep as well, whether it is due or not.
     ///
     /// The claimed slot's words are copied to the task's words on the way, while the claim is under way: its tags, not the
     /// claim, tell whether they are whole, and nobody but the claimer frees the slot.
-    pub fn pass(&self, b: &mut Builder, cx: &Context, lane: Value, pass: Value) -> Claim {
+    pub fn pass(&self, b: &mut Builder, cx: &Context, lane: Value, (pass, idle): (Value, Value)) -> Claim {
         let found = Found { key: b.var(NO_CLAIM), generation: b.var(0u32), cursor: b.var(0u32), front: b.var(0u32) };
-        self.look(b, cx, lane, pass, &found);
+        self.look(b, cx, lane, (pass, idle), &found);
         let mine = b.get(found.key);
         let parity = b.and(pass, 1u32);
         let word = b.add(parity, BEST);
@@ -173,33 +175,37 @@ impl Scan {
     }
 
     /// Looks at what this lane looks at in this pass.
-    fn look(&self, b: &mut Builder, cx: &Context, lane: Value, pass: Value, found: &Found) {
+    fn look(&self, b: &mut Builder, cx: &Context, lane: Value, (pass, idle): (Value, Value), found: &Found) {
         let whole = b.eq(self.interval, 0u32);
-        b.branch(
-            whole,
-            |b| b.count(self.rounds, |b, round| self.look_at(b, cx, lane, round, found)),
-            |b| {
-                self.heads.look(b, cx, &self.levels, found);
-                let mask = b.sub(self.interval, 1u32);
-                let since = b.and(pass, mask);
-                let due = b.eq(since, 0u32);
-                b.when(due, |b| {
-                    let round = b.get(self.next);
-                    self.look_at(b, cx, lane, round, found);
-                    let after = b.add(round, 1u32);
-                    let wrap = b.ge(after, self.rounds);
-                    let after = b.select(wrap, 0u32, after);
-                    b.set(self.next, after);
-                });
-            },
-        );
+        let some = b.ne(self.interval, 0u32);
+        b.when(some, |b| self.heads.look(b, cx, found));
+        let mask = b.sub(self.interval, 1u32);
+        let since = b.and(pass, mask);
+        let due = b.eq(since, 0u32);
+        let due = b.or(due, idle);
+        let swept = b.select(due, 1u32, 0u32);
+        let turns = b.select(whole, self.rounds, swept);
+        // One loop for both, so that there is one copy of its body. A whole pass starts with round 0 and ends there.
+        b.count(turns, |b, _| {
+            let round = b.get(self.next);
+            self.look_at(b, cx, lane, round, found);
+            let after = b.add(round, 1u32);
+            let wrap = b.ge(after, self.rounds);
+            let after = b.select(wrap, 0u32, after);
+            b.set(self.next, after);
+            b.when(wrap, |b| {
+                let laps = b.get(self.laps);
+                let laps = b.add(laps, 1u32);
+                b.set(self.laps, laps);
+            });
+        });
     }
 
     /// Looks at this lane's slots of one round. The levels' loads are all under way before the first is used: one latency a
     /// round, not one a level.
     fn look_at(&self, b: &mut Builder, cx: &Context, lane: Value, round: Value, found: &Found) {
-        let loads: Vec<(Probe, Value, Value)> = self
-            .levels
+        let loads: Vec<(Probe, Value, Value)> = cx
+            .partitions
             .iter()
             .map(|&level| {
                 let probe = probe(b, level, lane, self.stride, round, cx.mutation);
@@ -224,9 +230,13 @@ impl Scan {
 pub fn load_slot(b: &mut Builder, cx: &Context, slot: Value) -> (Value, Value) {
     let generation = cx.slot_word(b, slot, slot::GENERATION);
     let generation = b.load(generation);
-    let state = cx.slot_state(b, slot);
-    let state = b.load(state);
-    (generation, state)
+    (generation, load_state(b, cx, slot))
+}
+
+/// Loads a slot's state.
+pub fn load_state(b: &mut Builder, cx: &Context, slot: Value) -> Value {
+    let place = cx.slot_state(b, slot);
+    b.load(place)
 }
 
 /// Whether the host has published the generation that follows the last one taken from the slot.
@@ -250,16 +260,7 @@ fn expected_state(b: &mut Builder, generation: Value) -> Value {
 /// Claims a slot for the worker, or finds that another worker was quicker.
 fn claim(b: &mut Builder, cx: &Context, slot: Value, level: Value, found: &Found) {
     let generation = b.get(found.generation);
-    let place = cx.slot_state(b, slot);
-    let expected =
-        if cx.mutation == Some(Mutation::NoGeneration) { b.load(place) } else { expected_state(b, generation) };
-    let claimed = b.shl(generation, state::BITS);
-    let claimed = b.or(claimed, state::CLAIMED);
-    // Acquire: pairs with the release in `intake` by which the last claimer freed the slot. The host's payload is guarded by
-    // its tags.
-    let order = cx.order(Order::Acquire);
-    let before = b.compare_exchange(place, expected, claimed, Scope::Device, order);
-    let won = b.eq(before, expected);
+    let won = try_claim(b, cx, slot, generation);
     let front = b.get(found.front);
     let front = b.ne(front, 0u32);
     let advance = b.and(won, front);
@@ -273,6 +274,20 @@ fn claim(b: &mut Builder, cx: &Context, slot: Value, level: Value, found: &Found
     cx.store_task(b, LEVEL, level);
     cx.store_task(b, task::RESULT, 0u32);
     cx.store_task(b, task::FAULT, 0u32);
+}
+
+/// Tries to make a slot that was found schedulable this worker's.
+pub fn try_claim(b: &mut Builder, cx: &Context, slot: Value, generation: Value) -> Value {
+    let place = cx.slot_state(b, slot);
+    let expected =
+        if cx.mutation == Some(Mutation::NoGeneration) { b.load(place) } else { expected_state(b, generation) };
+    let claimed = b.shl(generation, state::BITS);
+    let claimed = b.or(claimed, state::CLAIMED);
+    // Acquire: pairs with the release in `intake` by which the last claimer freed the slot. The host's payload is guarded by
+    // its tags.
+    let order = cx.order(Order::Acquire);
+    let before = b.compare_exchange(place, expected, claimed, Scope::Device, order);
+    b.eq(before, expected)
 }
 
 /// Copies the slot's four 16-byte units to the task's words, each as one access.

@@ -1,13 +1,14 @@
 //! A worker's life: scan, run, report, and leave when told to, when idle for long or when its budget is used up.
 
+use super::quick::Quick;
 use super::scan::{NO_CLAIM, Scan};
 use super::{Context, Fences, Mutation, builtin, complete, intake};
 use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Place, Scope, Value, Var};
 use crate::protocol::completion::fault;
 use crate::protocol::{inlet, launch, opcode, outlet, state, task};
 
-/// Passes of which one goes over another worker's part of the ring: a power of two.
-pub const VISIT_PASSES: u32 = 8;
+/// Laps of a worker's scan of which one goes over another worker's part of the ring: a power of two.
+pub const VISIT_LAPS: u32 = 8;
 
 /// Whether the launch was told to end, as the leader saw it: one word for even and one for odd passes.
 const TOLD: u32 = task::KERNEL + 5;
@@ -22,18 +23,21 @@ pub fn kernel(levels: u32, fences: Fences, mutation: Option<Mutation>) -> Module
     let canary = b.param(launch::CANARY);
     let stride = b.mul(cx.workers, cx.width);
     let scan = Scan::new(b, &cx, stride);
+    let quick = Quick::new(b, &cx);
     let passes = b.var(0u32);
-    let visit = b.var(cx.worker);
+    let part = Part { lap: b.var(0u32), part: b.var(cx.worker), visit: b.var(cx.worker) };
     let rest = Rest { idle: b.var(0u32), claims: b.var(0u32) };
     let exit = b.var(0u32);
     cx.barrier(b, MemoryClasses::SHARED);
     b.repeat(|b| {
+        let idle = quick.run(b, &cx);
         let pass = b.get(passes);
         let told = listen(b, &cx, pass, &rest);
-        let part = part_of_pass(b, &cx, pass, visit);
+        let lap = scan.laps(b);
+        let part = part.of_lap(b, &cx, lap);
         let first = b.mul(part, cx.width);
         let lane = b.add(first, cx.lane);
-        let claim = scan.pass(b, &cx, lane, pass);
+        let claim = scan.pass(b, &cx, lane, (pass, idle));
         let told = b.load(told);
         b.set(exit, told);
         let some = b.ne(claim.slot, NO_CLAIM);
@@ -61,22 +65,36 @@ pub fn kernel(levels: u32, fences: Fences, mutation: Option<Mutation>) -> Module
     builder.finish()
 }
 
-/// The part of the ring that a worker goes over in a pass: nearly always its own, since workers that share slots are in each
-/// other's way (measured: a thirtieth of the throughput), but now and then another's, so that a busy worker strands no
-/// slot.
-fn part_of_pass(b: &mut Builder, cx: &Context, pass: Value, visit: Var) -> Value {
-    let turn = b.and(pass, VISIT_PASSES - 1);
-    let visits = b.eq(turn, VISIT_PASSES - 1);
-    let part = b.var(cx.worker);
-    b.when(visits, |b| {
-        let next = b.get(visit);
-        let next = b.add(next, 1u32);
-        let wraps = b.ge(next, cx.workers);
-        let next = b.select(wraps, 0u32, next);
-        b.set(visit, next);
-        b.set(part, next);
-    });
-    b.get(part)
+/// The part of the ring that a worker goes over: nearly always its own, since workers that share slots are in each other's
+/// way (measured: a thirtieth of the throughput), but now and then another's, so that a busy worker strands no slot.
+struct Part {
+    /// Lap that the part is for.
+    lap: Var,
+    part: Var,
+    /// The last part that was another's.
+    visit: Var,
+}
+
+impl Part {
+    fn of_lap(&self, b: &mut Builder, cx: &Context, lap: Value) -> Value {
+        let before = b.get(self.lap);
+        let new = b.ne(lap, before);
+        b.when(new, |b| {
+            b.set(self.lap, lap);
+            b.set(self.part, cx.worker);
+            let turn = b.and(lap, VISIT_LAPS - 1);
+            let visits = b.eq(turn, VISIT_LAPS - 1);
+            b.when(visits, |b| {
+                let next = b.get(self.visit);
+                let next = b.add(next, 1u32);
+                let wraps = b.ge(next, cx.workers);
+                let next = b.select(wraps, 0u32, next);
+                b.set(self.visit, next);
+                b.set(self.part, next);
+            });
+        });
+        b.get(self.part)
+    }
 }
 
 /// Asks all workers of the launch to leave, so that a launch ends as a whole: a crew that shrank would be slow, and the host
@@ -154,7 +172,13 @@ impl Rest {
         let idle = b.add(idle, 1u32);
         b.set(self.idle, idle);
         let limit = b.param(launch::IDLE_LIMIT);
-        let mut enough = b.eq(idle, limit);
+        let enough = b.eq(idle, limit);
+        let target = b.param(launch::TARGET);
+        let claims = b.get(self.claims);
+        let some = b.ne(target, 0u32);
+        let all = b.eq(claims, target);
+        let all = b.and(all, some);
+        let mut enough = b.or(enough, all);
         if cx.mutation == Some(Mutation::LeaveAtOnce) {
             enough = b.value(true);
         }
