@@ -9,8 +9,9 @@ use super::complete::{count_claim, report};
 use super::heads::{Cursor, store_cursor};
 use super::intake::take;
 use super::scan::{Claim, NO_CLAIM, load_state, schedulable, try_claim};
+use super::worker::reason_to_leave;
 use super::{Context, Mutation};
-use crate::ir::{Builder, Input, Place, SubgroupOp, UnaryOp, Value};
+use crate::ir::{Builder, Input, Place, SubgroupOp, UnaryOp, Value, Var};
 use crate::protocol::{launch, opcode, slot};
 
 /// Turns that a task counts for: what runs here must not keep a pass away for long.
@@ -87,7 +88,7 @@ pub(super) struct Quick {
     /// Whether this worker goes the short way at all.
     on: Value,
     /// Turns from one pass to the next.
-    turns: Value,
+    limit: Value,
     lane: Value,
     /// The level of the lane's number: its tasks can be run here.
     near: Watch,
@@ -98,8 +99,8 @@ pub(super) struct Quick {
 impl Quick {
     /// Reads what stays the same.
     pub fn new(b: &mut Builder, cx: &Context) -> Self {
-        let turns = b.param(launch::LOOKS);
-        let asked = b.ne(turns, 0u32);
+        let limit = b.param(launch::LOOKS);
+        let asked = b.ne(limit, 0u32);
         let enough = b.ge(cx.width, least_width(cx.levels()));
         let on = b.and(asked, enough);
         let on = b.and(on, cx.single);
@@ -107,7 +108,7 @@ impl Quick {
         let near = Watch::new(b, cx, lane);
         let further = b.add(lane, cx.width);
         let far = Watch::new(b, cx, further);
-        Self { on, turns, lane, near, far }
+        Self { on, limit, lane, near, far }
     }
 
     /// Looks and runs until the turns are used up or something is there for the pass. All lanes take part. Gives whether the
@@ -115,42 +116,51 @@ impl Quick {
     pub fn run(&self, b: &mut Builder, cx: &Context) -> Value {
         let used_up = b.var(false);
         b.when(self.on, |b| {
-            let far = self.far.head(b, cx);
-            let turn = b.var(0u32);
-            // Ends: each turn counts.
-            b.repeat(|b| {
-                let near = self.near.head(b, cx);
-                let (found, seen) = (b.var(false), b.var(0u32));
-                // Ends: as above.
-                b.repeat(|b| {
-                    let (ready, generation) = self.near.ready(b, cx, &near);
-                    b.set(found, ready);
-                    b.set(seen, generation);
-                    let (beyond, _) = self.far.ready(b, cx, &far);
-                    let next = b.get(turn);
-                    let next = b.add(next, 1u32);
-                    b.set(turn, next);
-                    let spent = b.ge(next, self.turns);
-                    let any = b.or(ready, beyond);
-                    let any = b.or(any, spent);
-                    let any = b.subgroup(SubgroupOp::Any(any));
-                    b.break_if(any);
-                });
-                let (found, seen) = (b.get(found), b.get(seen));
-                let ran = self.run_lone(b, cx, &near, (found, seen));
-                let ran = b.subgroup(SubgroupOp::Any(ran));
-                let cost = b.select(ran, TASK_TURNS, 0u32);
-                let next = b.get(turn);
-                let next = b.add(next, cost);
-                b.set(turn, next);
-                let spent = b.ge(next, self.turns);
-                let none = b.eq(ran, false);
-                let leave = b.or(none, spent);
-                b.set(used_up, spent);
-                b.break_if(leave);
-            });
+            // Who was told to leave starts nothing more; the lanes may have looked at different moments.
+            let reason = reason_to_leave(b, cx);
+            let told = b.ne(reason, 0u32);
+            let told = b.subgroup(SubgroupOp::Any(told));
+            let stays = b.eq(told, false);
+            b.when(stays, |b| self.turns(b, cx, used_up));
         });
         b.get(used_up)
+    }
+
+    fn turns(&self, b: &mut Builder, cx: &Context, used_up: Var) {
+        let far = self.far.head(b, cx);
+        let turn = b.var(0u32);
+        // Ends: each turn counts.
+        b.repeat(|b| {
+            let near = self.near.head(b, cx);
+            let (found, seen) = (b.var(false), b.var(0u32));
+            // Ends: as above.
+            b.repeat(|b| {
+                let (ready, generation) = self.near.ready(b, cx, &near);
+                b.set(found, ready);
+                b.set(seen, generation);
+                let (beyond, _) = self.far.ready(b, cx, &far);
+                let next = b.get(turn);
+                let next = b.add(next, 1u32);
+                b.set(turn, next);
+                let spent = b.ge(next, self.limit);
+                let any = b.or(ready, beyond);
+                let any = b.or(any, spent);
+                let any = b.subgroup(SubgroupOp::Any(any));
+                b.break_if(any);
+            });
+            let (found, seen) = (b.get(found), b.get(seen));
+            let ran = self.run_lone(b, cx, &near, (found, seen));
+            let ran = b.subgroup(SubgroupOp::Any(ran));
+            let cost = b.select(ran, TASK_TURNS, 0u32);
+            let next = b.get(turn);
+            let next = b.add(next, cost);
+            b.set(turn, next);
+            let spent = b.ge(next, self.limit);
+            b.set(used_up, spent);
+            let none = b.eq(ran, false);
+            let leave = b.or(none, spent);
+            b.break_if(leave);
+        });
     }
 
     /// Runs the most urgent head that was found, if it is a NOP that is here whole. Gives whether this lane ran it.

@@ -108,6 +108,21 @@ pub fn ask_to_leave(b: &mut Builder, cx: &Context, reason: u32) {
     b.atomic_store(word, request, Scope::Device, Order::Relaxed);
 }
 
+/// Looks at the words that end a launch: gives the reason, or 0.
+pub fn reason_to_leave(b: &mut Builder, cx: &Context) -> Value {
+    let stop = b.at(cx.inlet, inlet::STOP);
+    let stop = b.load(stop);
+    let request = b.at(cx.state, state::LEAVE);
+    let request = b.load(request);
+    let launch = b.param(launch::LAUNCH);
+    let launch = b.shl(launch, state::LEAVE_REASON_BITS);
+    let reason = b.xor(request, launch);
+    let asked = b.lt(reason, 1u32 << state::LEAVE_REASON_BITS);
+    let reason = b.select(asked, reason, 0u32);
+    let stopped = b.ne(stop, 0u32);
+    b.select(stopped, outlet::exit::STOP, reason)
+}
+
 /// The leader looks at the words that end a launch, and shows from time to time that it lives. Gives the place that tells
 /// all lanes, after the scan's barriers, what it saw.
 fn listen(b: &mut Builder, cx: &Context, pass: Value, rest: &Rest) -> Place {
@@ -115,18 +130,8 @@ fn listen(b: &mut Builder, cx: &Context, pass: Value, rest: &Rest) -> Place {
     let told = b.add(parity, TOLD);
     let told = b.shared_at(cx.task, told);
     b.when(cx.leader, |b| {
-        let stop = b.at(cx.inlet, inlet::STOP);
-        let stop = b.load(stop);
-        let request = b.at(cx.state, state::LEAVE);
-        let request = b.load(request);
         rest.look(b, cx);
-        let launch = b.param(launch::LAUNCH);
-        let launch = b.shl(launch, state::LEAVE_REASON_BITS);
-        let reason = b.xor(request, launch);
-        let asked = b.lt(reason, 1u32 << state::LEAVE_REASON_BITS);
-        let reason = b.select(asked, reason, 0u32);
-        let stopped = b.ne(stop, 0u32);
-        let reason = b.select(stopped, outlet::exit::STOP, reason);
+        let reason = reason_to_leave(b, cx);
         b.store(told, reason);
         let since = b.and(pass, (1u32 << outlet::BEAT_SHIFT) - 1);
         let due = b.eq(since, 0u32);
