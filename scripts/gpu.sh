@@ -11,7 +11,7 @@
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
-limit_mb=50
+limit_mb=80
 
 if [ $# -ne 2 ] || [ "$1" != pack ]; then
   echo 'usage: scripts/gpu.sh pack DIR' >&2

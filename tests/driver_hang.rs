@@ -242,7 +242,6 @@ fn a_thread_that_waits_is_told_of_a_drop_amid_its_task() {
 
 /// A child and the lines that it prints.
 struct Half {
-    mode: Mode,
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
 }
@@ -254,7 +253,7 @@ impl Half {
         command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(CHILD, mode.name());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { mode, child, lines }
+        Self { child, lines }
     }
 
     /// The line that the child reports with, then whether its process ended by itself within a bound.
@@ -290,11 +289,9 @@ fn a_handler_of_half_a_minute_is_typed_and_left_behind() {
         return;
     }
     let test = "a_handler_of_half_a_minute_is_typed_and_left_behind";
-    // At the same time: nearly all of it is waiting.
-    let halves: Vec<_> = modes().into_iter().map(|mode| Half::start(test, mode)).collect();
-    for mut half in halves {
-        let mode = half.mode;
-        let (line, ended) = half.end();
+    // One after the other: beside a kernel that never leaves, a small machine can't test another device.
+    for mode in modes() {
+        let (line, ended) = Half::start(test, mode).end();
         eprintln!("mode {}: {line}; the process ended by itself: {ended}", mode.name());
         let told = if mode == Mode::Resident { "stalled" } else { "timeout" };
         assert!(line.contains(told) && line.contains("leaked true, bounded true"), "{line}");

@@ -160,17 +160,18 @@ fn quiesce_keeps_tasks_and_resume_runs_them() {
 
 #[test]
 fn shutdown_ends_the_runtime_and_unfinished_tasks_stay_known() {
+    const TASKS: u64 = 800;
     for mode in modes() {
         let (runtime, mut submission, mut completion) = common::builder().mode(mode).workers(1).build().unwrap();
         runtime.quiesce(DEADLINE).unwrap();
         let shutdown = submission.push(Task::new(opcode::SHUTDOWN).level(CRITICAL)).unwrap();
-        for number in 0..5 {
+        for number in 0..TASKS {
             submission.push(Task::new(opcode::NOP).level(IDLE).user_data(number)).unwrap();
         }
         submission.publish().unwrap();
         runtime.resume().unwrap();
         assert_eq!(completion.wait(shutdown, DEADLINE).unwrap().outcome, Outcome::Done);
-        // The worker may take one more in before it leaves.
+        // The worker may take some more in before it notices.
         let mut known = Vec::new();
         let error = loop {
             match completion.wait_any(DEADLINE) {
@@ -179,10 +180,10 @@ fn shutdown_ends_the_runtime_and_unfinished_tasks_stay_known() {
             }
         };
         assert!(matches!(error, WaitError::Lost(LinkError::Stopped)), "{error}");
-        assert!(known.len() <= 1, "{known:?}");
+        assert!(known.len() <= 100, "{known:?}");
         known.extend(completion.unfinished().map(|(_, number)| number));
         known.sort_unstable();
-        assert_eq!(known, [0, 1, 2, 3, 4]);
+        assert_eq!(known, (0..TASKS).collect::<Vec<_>>());
         let refused = submission.push(Task::new(opcode::NOP));
         assert!(matches!(refused, Err(PushError::Lost(LinkError::Stopped))), "{refused:?}");
         assert_eq!(runtime.health(), Health::Lost(LinkError::Stopped));
