@@ -10,5 +10,5 @@ fi
 
 # From cargo's JSON messages on stdin, a line "KIND NAME PATH" for each test, bench or unit-test executable.
 test_executables() {
-  sed -nE '/"test":true/s/.*"target":\{"kind":\["([a-z-]+)".*"name":"([^"]+)","src_path".*"executable":"([^"]+)".*/\1 \2 \3/p'
+  sed -nE '/"overflow_checks":[a-z]+,"test":true/s/.*"target":\{"kind":\["([a-z-]+)".*"name":"([^"]+)","src_path".*"executable":"([^"]+)".*/\1 \2 \3/p'
 }
