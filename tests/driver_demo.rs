@@ -19,7 +19,9 @@ impl Run {
     /// Runs the demo; none on a machine without Vulkan.
     fn new(name: &str, arguments: &[&str]) -> Option<Self> {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("demo-{name}"));
-        let mut command = Command::new(env!("CARGO_BIN_EXE_abide"));
+        // Or the one that was packed beside the test.
+        let built = || env!("CARGO_BIN_EXE_abide").into();
+        let mut command = Command::new(std::env::var_os("ABIDE_BIN").unwrap_or_else(built));
         command.args(["demo", "--json", "--out"]).arg(&directory).args(arguments);
         let output = command.output().expect("the binary starts");
         let errors = String::from_utf8_lossy(&output.stderr);
