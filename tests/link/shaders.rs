@@ -90,21 +90,25 @@ pub const ALL: &[Shader] = &[
         "atomics",
         [3, 1, 1],
         &[words(16), words(16)],
-        "struct Counters { sum: atomic<u32>, low: atomic<i32>, bits: array<atomic<u32>, 4>, swapped: atomic<u32> }
+        // One kind of operation on each word: they run in any order, and two kinds don't commute.
+        "struct Counters {
+             sum: atomic<u32>, low: atomic<i32>, bits: array<atomic<u32>, 4>, swapped: atomic<u32>, flips: atomic<u32>
+         }
          @group(0) @binding(0) var<storage, read_write> all: Counters;
          @group(0) @binding(1) var<storage, read_write> out: array<atomic<u32>>;
-         var<workgroup> here: atomic<u32>;
+         var<workgroup> most: atomic<u32>;
+         var<workgroup> down: atomic<u32>;
          @compute @workgroup_size(64)
          fn main(@builtin(local_invocation_index) lane: u32, @builtin(workgroup_id) group: vec3<u32>) {
              atomicAdd(&all.sum, lane + 1u);
              atomicMin(&all.low, i32(lane) - 9);
              atomicOr(&all.bits[lane % 4u], 1u << (lane / 4u));
-             atomicXor(&all.bits[3], 5u);
-             atomicMax(&here, lane * 2u);
-             atomicSub(&here, 1u);
+             atomicXor(&all.flips, lane + 1u);
+             atomicMax(&most, lane * 2u);
+             atomicSub(&down, lane);
              workgroupBarrier();
              if lane == 0u {
-                 atomicStore(&out[group.x], atomicLoad(&here) & 1u);
+                 atomicStore(&out[group.x], atomicLoad(&most) + atomicLoad(&down));
                  let r = atomicCompareExchangeWeak(&out[8u + group.x], atomicLoad(&out[8u + group.x]), 77u);
                  if r.exchanged { atomicAdd(&out[15], 1u); }
                  atomicAnd(&all.swapped, 0xffu);
