@@ -290,7 +290,7 @@ fn payloads_are_copied_before_their_slot_is_free(
 ) -> Result<(), String> {
     // The planted fault shows once the host is quick enough: most often at once, on busy cores later.
     let tasks = if patience == SOON { 100_000 } else { 5_000 };
-    payloads::run_payloads(builder.levels(1).slots(2).in_flight(64), scaled(tasks))
+    payloads::run_payloads(builder.levels(1).slots(2).in_flight(64), scaled(tasks), patience)
 }
 
 #[test]
@@ -308,14 +308,14 @@ fn fault_a_slot_is_free_only_once_its_payload_is_copied() {
 #[test]
 fn fault_b10_workers_read_what_was_published() {
     let shape = |builder: RuntimeBuilder<'static>| builder.levels(1).slots(64).in_flight(1024);
-    payloads::run_payloads(shape(common::builder()), scaled(2_000)).unwrap();
+    payloads::run_payloads(shape(common::builder()), scaled(2_000), DEADLINE).unwrap();
     if device().info().device_type == DeviceType::Cpu {
         eprintln!("INCONCLUSIVE: the kernel without fences is not run on CPU drivers");
         return;
     }
     // A device of its own, which is given up if the kernel never sees that it should leave.
     let device = Box::leak(Box::new(Device::open(&Selector::from_env().unwrap()).unwrap()));
-    match payloads::run_payloads(shape(Runtime::builder(device)).fences(Fences::None), scaled(200_000)) {
+    match payloads::run_payloads(shape(Runtime::builder(device)).fences(Fences::None), scaled(200_000), SOON) {
         Ok(()) => panic!("a kernel without fences went unnoticed"),
         Err(error) => eprintln!("{:?} shows: {error}", Fences::None),
     }

@@ -125,6 +125,6 @@ fn no_result_is_stale() {
 fn the_longest_payloads_arrive_whole_over_many_laps() {
     for mode in modes() {
         let builder = common::builder().mode(mode).levels(1).slots(5).in_flight(64);
-        payloads::run_payloads(builder, scaled(4_000)).unwrap();
+        payloads::run_payloads(builder, scaled(4_000), DEADLINE).unwrap();
     }
 }

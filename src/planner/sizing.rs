@@ -1,6 +1,6 @@
 //! The sizing policy: how wide workgroups are, and how many of them stay resident.
 //!
-//! A resident worker costs the embedder little while it naps and a multiprocessor's share while it works. One on every
+//! A resident worker takes a multiprocessor's share while it works, and a part of it while it polls. One on every
 //! multiprocessor takes 9% of a GPU from short foreign workgroups even when idle, one on every fourth takes 2%, and
 //! the trials' throughput was highest from 16 to 66 workers on 132 multiprocessors. So the standard policy leaves three
 //! quarters of the multiprocessors to the embedder.

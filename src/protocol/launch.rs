@@ -18,17 +18,15 @@ pub const STATE_LOW: u32 = 6;
 pub const STATE_HIGH: u32 = 7;
 /// Iterations of the canary loop that runs after each handler: 0 where loops are not cut short.
 pub const CANARY: u32 = 8;
-/// The most idle rounds that a worker naps between two passes.
-pub const NAP_LIMIT: u32 = 9;
 /// How the scan goes over the ring: 0 for all of it in each pass; a power of two for the levels' heads in each pass and one
 /// round of the rest in each so many passes.
-pub const SWEEP: u32 = 10;
+pub const SWEEP: u32 = 9;
 /// Looks at the levels' heads alone that a worker of one subgroup takes between two passes; 0 for none.
-pub const LOOKS: u32 = 11;
+pub const LOOKS: u32 = 10;
 /// Claims since the state buffer was cleared, modulo 2^32, after which a worker that finds nothing ends the launch: all that
 /// was published before it. 0 for none.
-pub const TARGET: u32 = 12;
+pub const TARGET: u32 = 11;
 /// Words of the parameters.
-pub const WORDS: u32 = 13;
+pub const WORDS: u32 = 12;
 
 const _: () = assert!(WORDS * 4 <= 128, "Vulkan promises 128 bytes of push constants");

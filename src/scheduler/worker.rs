@@ -171,7 +171,7 @@ impl Rest {
         b.set(self.claims, claims);
     }
 
-    /// A pass without a claim: naps for longer the longer nothing came, and ends the launch when that is long enough.
+    /// A pass without a claim: ends the launch when nothing came for long enough.
     fn pass(&self, b: &mut Builder, cx: &Context) {
         let idle = b.get(self.idle);
         let idle = b.add(idle, 1u32);
@@ -192,14 +192,6 @@ impl Rest {
             let place = b.at(cx.state, state::DONE_COUNT);
             b.atomic(AtomicOp::Add, place, 0u32, Scope::Device, Order::Relaxed);
         }
-        let longest = b.param(launch::NAP_LIMIT);
-        let nap = b.shr(idle, 6u32);
-        let nap = b.min(nap, longest);
-        b.count(nap, |b, _| {
-            // A load that may not be dropped takes as long as the way to the memory: no clock is needed.
-            let stop = b.at(cx.inlet, inlet::STOP);
-            b.load(stop);
-        });
     }
 }
 

@@ -1,18 +1,17 @@
 //! The longest payloads, copied by a handler and compared word for word.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use abide::queue::{Outcome, Task};
 use abide::runtime::RuntimeBuilder;
 
-use crate::common::DEADLINE;
 use crate::handlers::{ECHO_WORDS, echo};
 
 /// Copies that tasks may be making at once.
 const REGIONS: u32 = 32;
 
-/// Runs so many tasks; tells the first whose payload didn't arrive whole.
-pub fn run_payloads(mut builder: RuntimeBuilder<'_>, tasks: u64) -> Result<(), String> {
+/// Runs so many tasks; tells the first whose payload didn't arrive whole, and gives up where none ends for `patience`.
+pub fn run_payloads(mut builder: RuntimeBuilder<'_>, tasks: u64, patience: Duration) -> Result<(), String> {
     let opcode = builder.handler(echo(), "main");
     let (runtime, mut submission, mut completion) = builder.build().map_err(|error| error.to_string())?;
     let stride = ECHO_WORDS.next_multiple_of(16);
@@ -52,7 +51,7 @@ pub fn run_payloads(mut builder: RuntimeBuilder<'_>, tasks: u64) -> Result<(), S
             done += 1;
             progress = Instant::now();
         }
-        if progress.elapsed() > DEADLINE {
+        if progress.elapsed() > patience {
             return Err(format!("{done} of {pushed} tasks done: {:?}", runtime.health()));
         }
     }
