@@ -21,7 +21,7 @@ use std::time::Duration;
 use abide::device::{Device, DeviceType, Mode, Selector};
 use abide::ir::{Access, AtomicOp, Builder, Input, Order, Scope};
 use abide::protocol::completion::fault;
-use abide::protocol::{NORMAL, PRIORITY_LEVELS, opcode};
+use abide::protocol::{CRITICAL, IDLE, LOW, NORMAL, PRIORITY_LEVELS, STARVATION_THRESHOLD, opcode};
 use abide::queue::{CompletionQueue, FaultCode, Outcome, SubmissionQueue, Task};
 use abide::runtime::{BufferRange, Health, Reach, Runtime, RuntimeBuilder};
 use abide::scheduler::{Fences, Mutation, probe};
@@ -96,6 +96,72 @@ fn levels_are_acted_on(builder: RuntimeBuilder<'static>, patience: Duration) -> 
         ensure(done.ticket.level() == expected / 2, || format!("{done:?} ran in place {expected}"))?;
     }
     Ok(())
+}
+
+/// Levels in the order in which one worker runs tasks that have all been published before it starts, so many to each level.
+fn order_of(builder: RuntimeBuilder<'static>, tasks: &[(u32, usize)], patience: Duration) -> Result<Vec<u32>, String> {
+    let builder = builder.slots(2000).workers(1).reach(Reach::Whole);
+    let (runtime, mut submission, mut completion) = warm(builder, NORMAL)?;
+    runtime.quiesce(DEADLINE).map_err(|error| error.to_string())?;
+    for &(level, count) in tasks {
+        let batch = vec![Task::new(opcode::NOP).level(level); count];
+        submission.push_batch(&batch).map_err(|error| error.to_string())?;
+    }
+    submission.publish().map_err(|error| error.to_string())?;
+    runtime.resume().map_err(|error| error.to_string())?;
+    let total: usize = tasks.iter().map(|&(_, count)| count).sum();
+    let next = |number| {
+        let done = completion.wait_any(patience).map_err(|error| format!("{number} of {total} are done: {error}"))?;
+        Ok(done.ticket.level())
+    };
+    (0..total).map(next).collect()
+}
+
+/// With work at one level alone the guard holds nothing up.
+fn a_lone_level_runs_on(builder: RuntimeBuilder<'static>, patience: Duration) -> Result<(), String> {
+    let order = order_of(builder, &[(CRITICAL, 32)], patience)?;
+    ensure(order == [CRITICAL; 32], || format!("{order:?}"))
+}
+
+#[test]
+fn fault_b01_the_guard_waits_for_nobody_without_work() {
+    plant(Mutation::GuardShutsOut, &modes(), a_lone_level_runs_on);
+}
+
+/// Every level's tasks are claimed within the guard's bound, under a flood at a more urgent one.
+fn no_level_starves(builder: RuntimeBuilder<'static>, patience: Duration) -> Result<(), String> {
+    let order = order_of(builder, &[(NORMAL, 380), (LOW, 20), (IDLE, 4)], patience)?;
+    // A worker acts on the counts of its pass before: one claim more than the threshold.
+    let bound = STARVATION_THRESHOLD as usize + 1 + (PRIORITY_LEVELS as usize - 1);
+    for level in [LOW, IDLE] {
+        let places = order.iter().enumerate().filter(|&(_, &other)| other == level);
+        let mut waits_since = 0;
+        for (place, _) in places {
+            let waited = place - waits_since;
+            ensure(waited <= bound, || format!("level {level} waited for {waited} claims: {order:?}"))?;
+            waits_since = place + 1;
+        }
+    }
+    let urgent = order.iter().take_while(|&&level| level == NORMAL).count();
+    ensure(urgent >= STARVATION_THRESHOLD as usize, || format!("only {urgent} urgent tasks went first: {order:?}"))
+}
+
+#[test]
+fn fault_b02_no_level_starves_under_a_flood() {
+    plant(Mutation::GuardAsClass, &modes(), no_level_starves);
+}
+
+#[test]
+fn a_level_without_a_guard_runs_only_when_nothing_more_urgent_waits() {
+    for mode in modes() {
+        let builder = common::builder().mode(mode).starvation_threshold(IDLE, 0).starvation_threshold(LOW, 5);
+        let order = order_of(builder, &[(NORMAL, 100), (LOW, 3), (IDLE, 2)], DEADLINE).unwrap();
+        assert_eq!(order[103..], [IDLE; 2], "{order:?}");
+        let first_low = order.iter().position(|&level| level == LOW);
+        assert!(matches!(first_low, Some(5 | 6)), "{order:?}");
+    }
+    let refused = common::builder().starvation_threshold(PRIORITY_LEVELS, 1).build().err().unwrap();
+    assert_eq!(refused.to_string(), "a starvation threshold for level 5 of a ring with 5: use 0 to 4");
 }
 
 #[test]

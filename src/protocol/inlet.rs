@@ -6,10 +6,13 @@ use super::{LINE, MAX_LEVELS, binding, slot};
 pub const STOP: u32 = 0;
 /// First slot of each level, then the total as a sentinel: levels + 1 words.
 pub const PRIORITY_OFFSETS: u32 = LINE;
+/// For each level how often it is passed over before it is served first, or 0 for never. A line of its own.
+pub const STARVATION_THRESHOLDS: u32 = 2 * LINE;
 /// Words before the first slot.
 pub const CONTROL_WORDS: u32 = 4 * LINE;
 
-const _: () = assert!(PRIORITY_OFFSETS + MAX_LEVELS < CONTROL_WORDS);
+const _: () = assert!(PRIORITY_OFFSETS + MAX_LEVELS < STARVATION_THRESHOLDS);
+const _: () = assert!(STARVATION_THRESHOLDS + MAX_LEVELS <= CONTROL_WORDS);
 
 /// First word of a slot.
 pub const fn slot_at(index: u32) -> u32 {

@@ -29,6 +29,9 @@ pub const MAX_LEVELS: u32 = 8;
 /// The most slots that a ring may have: a slot's index and its level share one word in the scan.
 pub const MAX_SLOTS: u32 = 1 << 24;
 
+/// How often a level is passed over, by default, before it is served first.
+pub const STARVATION_THRESHOLD: u32 = 16;
+
 /// Most urgent level of the default five.
 pub const CRITICAL: u32 = 0;
 /// Second level of the default five.

@@ -17,10 +17,13 @@ pub const DONE_COUNT: u32 = 3 * LINE + 1;
 pub const LEVEL_COUNTERS: u32 = 4 * LINE;
 /// Where each level's next task is expected, packed by [`pack_cursor`]: a hint.
 pub const CURSORS: u32 = 5 * LINE;
+/// How often each level's work was passed over since the level's last claim.
+pub const PASSED: u32 = 6 * LINE;
 /// State words of the slots.
-pub const SLOT_STATES: u32 = 6 * LINE;
+pub const SLOT_STATES: u32 = 7 * LINE;
 
-const _: () = assert!(LEVEL_COUNTERS + MAX_LEVELS <= CURSORS && CURSORS + MAX_LEVELS <= SLOT_STATES);
+const _: () = assert!(LEVEL_COUNTERS + MAX_LEVELS <= CURSORS && CURSORS + MAX_LEVELS <= PASSED);
+const _: () = assert!(PASSED + MAX_LEVELS <= SLOT_STATES);
 
 /// Bits of a cursor that hold the slot's index in its level; the lap's low bits are above.
 pub const CURSOR_INDEX_BITS: u32 = 24;

@@ -13,7 +13,7 @@ use super::{Copies, Runtime};
 use crate::baked;
 use crate::device::{Device, Mode, Pipeline, PipelineDesc, Quirk};
 use crate::planner::{GridLimits, GridRequest, SizingPolicy};
-use crate::protocol::{launch, opcode, slot};
+use crate::protocol::{STARVATION_THRESHOLD, launch, opcode, slot};
 use crate::queue::{self, CompletionQueue, Link, QueueConfig, SubmissionQueue};
 use crate::scheduler::{self, Fences, Mutation, PriorityOffsets, probe, quick};
 use crate::spirv::link::{self, HandlerModule};
@@ -81,6 +81,7 @@ pub struct RuntimeBuilder<'a> {
     stall: Duration,
     budget: u32,
     keeper: bool,
+    starvation: Vec<(u32, u32)>,
     handlers: Vec<(&'a [u32], &'a str)>,
     start: (u64, u32),
     fences: Fences,
@@ -104,6 +105,7 @@ impl<'a> RuntimeBuilder<'a> {
             stall: Duration::from_secs(2),
             budget: 0,
             keeper: false,
+            starvation: Vec::new(),
             handlers: Vec::new(),
             start: (0, 0),
             fences: Fences::Full,
@@ -126,6 +128,14 @@ impl<'a> RuntimeBuilder<'a> {
     /// Splits the ring as given: the first slot of each level, then the number of slots. Overrides levels and slots.
     pub fn split(mut self, offsets: &[u32]) -> Self {
         self.offsets = Some(offsets.to_vec());
+        self
+    }
+
+    /// How often a level's waiting tasks are passed over for more urgent ones before one of them goes first;
+    /// [`STARVATION_THRESHOLD`](crate::protocol::STARVATION_THRESHOLD) by default. 0: they run only when nothing more urgent
+    /// waits.
+    pub fn starvation_threshold(mut self, level: u32, claims: u32) -> Self {
+        self.starvation.push((level, claims));
         self
     }
 
@@ -232,6 +242,7 @@ impl<'a> RuntimeBuilder<'a> {
         let mut config = QueueConfig::even(offsets.as_slice(), self.entries, self.tables);
         (config.first_lap, config.first_ticket) = self.start;
         config.check()?;
+        let thresholds = self.thresholds(offsets.levels())?;
         let mode = self.chosen_mode()?;
 
         let kernel = self.kernel(offsets.levels(), self.chosen_fences(mode))?;
@@ -240,7 +251,7 @@ impl<'a> RuntimeBuilder<'a> {
         let (width, workers) = (plan.geometry.width, plan.worker_groups);
 
         let mut queue = device.launch_queue()?;
-        let buffers = Buffers::new(device, &mut queue, (&offsets, config.clone()), workers)?;
+        let buffers = Buffers::new(device, &mut queue, (&offsets, &thresholds, config.clone()), workers)?;
         let desc = PipelineDesc {
             name: "abide kernel",
             words: &linked.words,
@@ -285,6 +296,16 @@ impl<'a> RuntimeBuilder<'a> {
         let keeper = keeper.transpose().map_err(Error::Keeper)?;
         let runtime = Runtime { launcher, handlers: linked.handlers, plan, tables, copies, _keeper: keeper };
         Ok((runtime, submission, completion))
+    }
+
+    /// The starvation guard's threshold of each level.
+    fn thresholds(&self, levels: u32) -> Result<Vec<u32>> {
+        let mut thresholds = vec![STARVATION_THRESHOLD; levels as usize];
+        for &(level, claims) in &self.starvation {
+            let threshold = thresholds.get_mut(level as usize).ok_or(Error::StarvationLevel { level, levels })?;
+            *threshold = claims;
+        }
+        Ok(thresholds)
     }
 
     fn chosen_mode(&self) -> Result<Mode> {

@@ -22,6 +22,14 @@ pub enum Error {
     /// The ring can't be split like that.
     #[error(transparent)]
     Partition(#[from] PartitionError),
+    /// A starvation threshold was given for a level that there isn't.
+    #[error("a starvation threshold for level {level} of a ring with {levels}: use 0 to {}", levels - 1)]
+    StarvationLevel {
+        /// The level.
+        level: u32,
+        /// Levels of the ring.
+        levels: u32,
+    },
     /// The queues can't have that shape.
     #[error(transparent)]
     Queue(#[from] ConfigError),

@@ -20,11 +20,12 @@ pub(super) struct Buffers {
 const CLEAR_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 impl Buffers {
-    /// Makes the buffers for `workers` workers, with the words that they start with.
+    /// Makes the buffers for `workers` workers, with the words that they start with; `thresholds` are the starvation guard's, one
+    /// for each level.
     pub fn new(
         device: &Device,
         queue: &mut LaunchQueue,
-        (offsets, config): (&PriorityOffsets, QueueConfig),
+        (offsets, thresholds, config): (&PriorityOffsets, &[u32], QueueConfig),
         workers: u32,
     ) -> Result<Self> {
         let bytes = |words: u32| u64::from(words) * 4;
@@ -39,13 +40,14 @@ impl Buffers {
             }
         }
         let buffers = Self { inlet, outlet, state, config };
-        buffers.initialise(offsets)?;
+        buffers.initialise(offsets, thresholds)?;
         Ok(buffers)
     }
 
-    fn initialise(&self, offsets: &PriorityOffsets) -> Result<()> {
+    fn initialise(&self, offsets: &PriorityOffsets, thresholds: &[u32]) -> Result<()> {
         let mut control = [0; inlet::CONTROL_WORDS as usize];
         offsets.write_to(&mut control);
+        control[inlet::STARVATION_THRESHOLDS as usize..][..thresholds.len()].copy_from_slice(thresholds);
         let control = control.iter().enumerate().map(|(at, &word)| (at as u32, word));
         let lap = self.config.first_lap as u32;
         let cursors = (0..self.config.levels()).map(|level| (state::CURSORS + level, state::pack_cursor(lap, 0)));

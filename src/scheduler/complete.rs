@@ -1,7 +1,7 @@
 //! A task's end: its completion word, its entry in the completion queue, and the counters.
 
-use super::Context;
 use super::scan::Claim;
+use super::{Context, guard};
 use crate::ir::{AtomicOp, Builder, Operand, Order, Place, Scope, Value};
 use crate::protocol::{NORMAL, completion, state, task};
 
@@ -56,6 +56,7 @@ pub fn count_claim(b: &mut Builder, cx: &Context, claim: &Claim) {
     count(b, cx, state::CLAIM_COUNT);
     let word = b.add(claim.level, state::LEVEL_COUNTERS);
     count(b, cx, word);
+    guard::count_claim(b, cx, claim.level, claim.seen);
 }
 
 fn count(b: &mut Builder, cx: &Context, word: impl Into<Operand>) {

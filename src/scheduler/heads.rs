@@ -68,7 +68,7 @@ impl Heads {
                     |b| {
                         let rank = b.add(ahead, 1u32);
                         let front = b.select(front, 1u32, 0u32);
-                        found.offer(b, (level, rank, slot), generation, (front, next));
+                        found.offer(b, cx, (level, rank, slot), generation, (front, next));
                     },
                     |b| {
                         // Claimed in the cursor's own lap, or in a later one by a sweep: the level's next task is further on.

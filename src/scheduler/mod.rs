@@ -7,6 +7,7 @@
 mod builtin;
 mod complete;
 mod context;
+mod guard;
 mod heads;
 mod intake;
 pub mod levels;

@@ -33,4 +33,8 @@ pub enum Mutation {
     LeaveAtOnce,
     /// A slot counts as taken before its payload has been copied.
     TakenEarly,
+    /// Levels count as passed over whether they have work or not, and one that is due shuts all others out.
+    GuardShutsOut,
+    /// A claim at LOW or IDLE counts for both of them.
+    GuardAsClass,
 }

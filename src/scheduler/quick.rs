@@ -132,13 +132,14 @@ impl Quick {
         // Ends: each turn counts.
         b.repeat(|b| {
             let near = self.near.head(b, cx);
-            let (found, seen) = (b.var(false), b.var(0u32));
+            let (found, seen, further) = (b.var(false), b.var(0u32), b.var(false));
             // Ends: as above.
             b.repeat(|b| {
                 let (ready, generation) = self.near.ready(b, cx, &near);
                 b.set(found, ready);
                 b.set(seen, generation);
                 let (beyond, _) = self.far.ready(b, cx, &far);
+                b.set(further, beyond);
                 let next = b.get(turn);
                 let next = b.add(next, 1u32);
                 b.set(turn, next);
@@ -148,8 +149,10 @@ impl Quick {
                 let any = b.subgroup(SubgroupOp::Any(any));
                 b.break_if(any);
             });
-            let (found, seen) = (b.get(found), b.get(seen));
-            let ran = self.run_lone(b, cx, &near, (found, seen));
+            let (found, seen, further) = (b.get(found), b.get(seen), b.get(further));
+            let further = b.subgroup(SubgroupOp::Any(further));
+            let alone = b.eq(further, false);
+            let ran = self.run_lone(b, cx, &near, (found, seen), alone);
             let ran = b.subgroup(SubgroupOp::Any(ran));
             let cost = b.select(ran, TASK_TURNS, 0u32);
             let next = b.get(turn);
@@ -163,11 +166,23 @@ impl Quick {
         });
     }
 
-    /// Runs the most urgent head that was found, if it is a NOP that is here whole. Gives whether this lane ran it.
-    fn run_lone(&self, b: &mut Builder, cx: &Context, near: &Head, (found, seen): (Value, Value)) -> Value {
+    /// Runs the head that was found, if it is the only one and a NOP that is here whole: among several a pass decides, which
+    /// counts levels that are passed over. `alone` says that no other levels' heads were found. Gives whether this lane ran it.
+    fn run_lone(
+        &self,
+        b: &mut Builder,
+        cx: &Context,
+        near: &Head,
+        (found, seen): (Value, Value),
+        alone: Value,
+    ) -> Value {
         let heads = b.subgroup(SubgroupOp::Ballot(found));
         let heads = b.extract(heads, 0);
         let some = b.ne(heads, 0u32);
+        let less = b.sub(heads, 1u32);
+        let others = b.and(heads, less);
+        let single = b.eq(others, 0u32);
+        let alone = b.and(alone, single);
         let winner = b.unary(UnaryOp::FindLsb, heads);
         let winner = b.select(some, winner, 0u32);
         let at = b.subgroup(SubgroupOp::Shuffle(near.slot, winner));
@@ -190,6 +205,7 @@ impl Quick {
         let lone = b.eq(kind, expected);
         let lone = b.and(lone, whole);
         let lone = b.and(lone, some);
+        let lone = b.and(lone, alone);
         let mine = b.eq(self.lane, winner);
         let mine = b.and(mine, lone);
         let echo = b.extract(unit, ECHO_PART);
@@ -200,8 +216,13 @@ impl Quick {
             let won = try_claim(b, cx, near.slot, seen);
             b.set(ran, won);
             b.when(won, |b| {
-                let claim =
-                    Claim { slot: near.slot, generation: seen, level: self.near.level, tenant: b.value(NO_CLAIM) };
+                let claim = Claim {
+                    slot: near.slot,
+                    generation: seen,
+                    level: self.near.level,
+                    tenant: b.value(NO_CLAIM),
+                    seen: b.value(0u32),
+                };
                 let cursor = near.cursor.next(b, self.near.partition.1);
                 store_cursor(b, cx, claim.level, cursor);
                 take(b, cx, &claim);

@@ -8,7 +8,7 @@
 //! the ring now and then.
 
 use super::probe::{Probe, probe, rounds};
-use super::{Context, Mutation, heads};
+use super::{Context, Mutation, guard, heads};
 use crate::ir::{AtomicOp, Builder, MemoryClasses, Order, Place, Scope, Value, Var};
 use crate::protocol::slot::{self, state};
 use crate::protocol::{NORMAL, launch, task};
@@ -20,10 +20,10 @@ pub const NO_CLAIM: u32 = u32::MAX;
 const SLOT_BITS: u32 = 24;
 /// Bits of a key that hold the rank: slots of a lane's own share of the ring come before heads, which all workers see.
 const RANK_BITS: u32 = 5;
-/// The level is on top, so that the least key is the most urgent slot.
-const LEVEL_SHIFT: u32 = SLOT_BITS + RANK_BITS;
+/// The level's place in the order of service is on top, so that the least key is the most urgent slot.
+const PLACE_SHIFT: u32 = SLOT_BITS + RANK_BITS;
 const _: () = assert!(crate::protocol::MAX_SLOTS <= 1 << SLOT_BITS);
-const _: () = assert!(crate::protocol::MAX_LEVELS <= 1 << (32 - LEVEL_SHIFT));
+const _: () = assert!(crate::protocol::MAX_LEVELS <= 1 << (32 - PLACE_SHIFT));
 
 /// The highest rank.
 pub const LAST_RANK: u32 = (1 << RANK_BITS) - 1;
@@ -48,6 +48,8 @@ pub struct Claim {
     pub level: Value,
     /// Tenant of the task, or [`NO_CLAIM`].
     pub tenant: Value,
+    /// Levels whose work the worker saw in the pass, as bits.
+    pub seen: Value,
 }
 
 /// What a lane keeps from pass to pass.
@@ -69,7 +71,12 @@ pub struct Scan {
 /// What a lane found in a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
+    /// The order in which the pass serves the levels.
+    order: Value,
     key: Var,
+    level: Var,
+    /// Levels with schedulable slots, as bits.
+    seen: Var,
     generation: Var,
     /// 1 where the found slot is its level's head, else 0.
     front: Var,
@@ -78,23 +85,44 @@ pub struct Found {
 }
 
 impl Found {
+    fn none(b: &mut Builder, cx: &Context, pass: Value) -> Self {
+        Self {
+            order: guard::order(b, cx, pass),
+            key: b.var(NO_CLAIM),
+            level: b.var(0u32),
+            seen: b.var(0u32),
+            generation: b.var(0u32),
+            front: b.var(0u32),
+            cursor: b.var(0u32),
+        }
+    }
+
     /// Keeps a schedulable slot if it is better than what was found before. `front` is 1 where it is its level's head, and
     /// `cursor` then what follows it.
     pub fn offer(
         &self,
         b: &mut Builder,
+        cx: &Context,
         (level, rank, slot): (Value, Value, Value),
         generation: Value,
         (front, cursor): (Value, Value),
     ) {
-        let key = b.shl(level, LEVEL_SHIFT);
+        let bit = b.value(1u32);
+        let bit = b.shl(bit, level);
+        let seen = b.get(self.seen);
+        let seen = b.or(seen, bit);
+        b.set(self.seen, seen);
+        let (place, served) = guard::place(b, cx, self.order, level);
+        let key = b.shl(place, PLACE_SHIFT);
         let rank = b.shl(rank, SLOT_BITS);
         let key = b.or(key, rank);
         let key = b.or(key, slot);
         let least = b.get(self.key);
         let better = b.lt(key, least);
+        let better = b.and(better, served);
         b.when(better, |b| {
             b.set(self.key, key);
+            b.set(self.level, level);
             b.set(self.generation, generation);
             b.set(self.front, front);
             b.set(self.cursor, cursor);
@@ -109,6 +137,7 @@ impl Scan {
         b.when(cx.leader, |b| {
             cx.store_task(b, BEST, NO_CLAIM);
             cx.store_task(b, BEST + 1, NO_CLAIM);
+            guard::prepare(b, cx);
         });
         let mut longest = cx.partitions[0].1;
         for &(_, slots) in &cx.partitions[1..] {
@@ -134,7 +163,7 @@ impl Scan {
     /// The claimed slot's words are copied to the task's words on the way, while the claim is under way: its tags, not the
     /// claim, tell whether they are whole, and nobody but the claimer frees the slot.
     pub fn pass(&self, b: &mut Builder, cx: &Context, lane: Value, (pass, idle): (Value, Value)) -> Claim {
-        let found = Found { key: b.var(NO_CLAIM), generation: b.var(0u32), cursor: b.var(0u32), front: b.var(0u32) };
+        let found = Found::none(b, cx, pass);
         self.look(b, cx, lane, (pass, idle), &found);
         let mine = b.get(found.key);
         let parity = b.and(pass, 1u32);
@@ -145,21 +174,23 @@ impl Scan {
         let any = b.ne(mine, NO_CLAIM);
         b.when(any, |b| {
             b.atomic(AtomicOp::Min, this, mine, Scope::Workgroup, Order::Relaxed);
+            let seen = b.get(found.seen);
+            guard::report_seen(b, cx, pass, seen);
         });
         cx.barrier(b, MemoryClasses::SHARED);
 
         let least = b.load(this);
         let some = b.ne(least, NO_CLAIM);
         let slot = b.and(least, (1u32 << SLOT_BITS) - 1);
-        b.when(cx.leader, |b| b.store(other, NO_CLAIM));
+        b.when(cx.leader, |b| {
+            b.store(other, NO_CLAIM);
+            guard::clear_next(b, cx, pass);
+        });
         b.branch(
             some,
             |b| {
                 let winner = b.eq(mine, least);
-                b.when(winner, |b| {
-                    let level = b.shr(least, LEVEL_SHIFT);
-                    claim(b, cx, slot, level, &found);
-                });
+                b.when(winner, |b| claim(b, cx, slot, &found));
                 copy_slot(b, cx, slot);
             },
             |b| b.when(cx.leader, |b| cx.store_task(b, CLAIMED, NO_CLAIM)),
@@ -171,7 +202,8 @@ impl Scan {
         let tenant = cx.load_task(b, task::SLOT + slot::TENANT);
         let none = b.eq(slot, NO_CLAIM);
         let tenant = b.select(none, NO_CLAIM, tenant);
-        Claim { slot, generation, level, tenant }
+        let seen = guard::seen(b, cx, pass);
+        Claim { slot, generation, level, tenant, seen }
     }
 
     /// Looks at what this lane looks at in this pass.
@@ -220,7 +252,7 @@ impl Scan {
             b.when(schedulable, |b| {
                 let level = b.value(level);
                 let zero = b.value(0u32);
-                found.offer(b, (level, zero, probe.slot), generation, (zero, zero));
+                found.offer(b, cx, (level, zero, probe.slot), generation, (zero, zero));
             });
         }
     }
@@ -258,7 +290,8 @@ fn expected_state(b: &mut Builder, generation: Value) -> Value {
 }
 
 /// Claims a slot for the worker, or finds that another worker was quicker.
-fn claim(b: &mut Builder, cx: &Context, slot: Value, level: Value, found: &Found) {
+fn claim(b: &mut Builder, cx: &Context, slot: Value, found: &Found) {
+    let level = b.get(found.level);
     let generation = b.get(found.generation);
     let won = try_claim(b, cx, slot, generation);
     let front = b.get(found.front);

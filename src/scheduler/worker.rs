@@ -2,7 +2,7 @@
 
 use super::quick::Quick;
 use super::scan::{NO_CLAIM, Scan};
-use super::{Context, Fences, Mutation, builtin, complete, intake};
+use super::{Context, Fences, Mutation, builtin, complete, guard, intake};
 use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Place, Scope, Value, Var};
 use crate::protocol::completion::fault;
 use crate::protocol::{inlet, launch, opcode, outlet, state, task};
@@ -131,6 +131,7 @@ fn listen(b: &mut Builder, cx: &Context, pass: Value, rest: &Rest) -> Place {
     let told = b.shared_at(cx.task, told);
     b.when(cx.leader, |b| {
         rest.look(b, cx);
+        guard::look(b, cx, pass);
         let reason = reason_to_leave(b, cx);
         b.store(told, reason);
         let since = b.and(pass, (1u32 << outlet::BEAT_SHIFT) - 1);
