@@ -17,7 +17,7 @@ fn a_nop_comes_back_with_its_payload() {
         let (_runtime, mut submission, mut completion) = common::builder().mode(mode).build().unwrap();
         for round in 0..100u32 {
             let payload = [round];
-            let task = Task::new(opcode::NOP).level(round % 5).tenant(3).user_data(7).payload(&payload);
+            let task = Task::new(opcode::NOP).level(round % 5).user_data(7).payload(&payload);
             let ticket = submission.push(task).unwrap();
             submission.publish().unwrap();
             let done = completion.wait(ticket, DEADLINE).unwrap();

@@ -35,6 +35,8 @@ fn queues(slots: u32, window: u32) -> (SubmissionQueue<Memory>, CompletionQueue<
         windows: vec![window],
         entries: window.next_power_of_two(),
         tables: 0,
+        tenants: 1,
+        credits: 1,
         first_lap: 0,
         first_ticket: 0,
     };
@@ -47,7 +49,7 @@ fn queues(slots: u32, window: u32) -> (SubmissionQueue<Memory>, CompletionQueue<
 
 fn push(submission: &mut SubmissionQueue<Memory>, value: u32) -> Option<Ticket> {
     let payload = [value];
-    let task = Task::new(opcode::NOP).level(0).tenant(value).user_data(u64::from(value)).payload(&payload);
+    let task = Task::new(opcode::NOP).level(0).user_data(u64::from(value)).payload(&payload);
     match submission.push(task) {
         Ok(ticket) => Some(ticket),
         Err(PushError::Full(_)) => None,

@@ -56,7 +56,7 @@ fn any_config() -> impl Strategy<Value = QueueConfig> {
             _ => wrap * 77 - 1,
         };
         let first_ticket = if late_ticket { u32::MAX - 9 } else { 0 };
-        QueueConfig { offsets, windows, entries, tables: 0, first_lap, first_ticket }
+        QueueConfig { offsets, windows, entries, tables: 0, tenants: 1, credits: 1, first_lap, first_ticket }
     })
 }
 
@@ -346,6 +346,8 @@ fn threads_push_while_positions_wrap() {
             windows: vec![5, 4],
             entries: 16,
             tables: 0,
+            tenants: 1,
+            credits: 1,
             first_lap,
             first_ticket: u32::MAX - 500,
         };

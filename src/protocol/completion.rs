@@ -21,12 +21,16 @@ pub const FAULT: u32 = super::slot::state::FAULT;
 pub const LEVEL_SHIFT: u32 = 4;
 /// Shift of the fault code in an outcome word.
 pub const FAULT_SHIFT: u32 = 8;
+/// Mask of the fault code, after the shift.
+pub const FAULT_MASK: u32 = 0xffff;
+/// Shift of the tenant in an outcome word.
+pub const TENANT_SHIFT: u32 = 24;
 /// Mask of the outcome.
 pub const OUTCOME_MASK: u32 = 0xf;
 
-/// Packs an outcome word.
-pub const fn pack_outcome(outcome: u32, level: u32, fault: u32) -> u32 {
-    outcome | (level << LEVEL_SHIFT) | (fault << FAULT_SHIFT)
+/// Packs an outcome word; top bits of the fault code and of the tenant are dropped.
+pub const fn pack_outcome(outcome: u32, level: u32, fault: u32, tenant: u32) -> u32 {
+    outcome | (level << LEVEL_SHIFT) | ((fault & FAULT_MASK) << FAULT_SHIFT) | (tenant << TENANT_SHIFT)
 }
 
 /// Fault codes that the kernel itself gives; handlers use codes from [`fault::USER`] on.
@@ -43,6 +47,8 @@ pub mod fault {
     pub const LOOP_LIMIT: u32 = 5;
     /// The slot's level is not the level of the partition that it lies in.
     pub const WRONG_LEVEL: u32 = 6;
+    /// The task's tenant is not registered.
+    pub const TENANT: u32 = 7;
     /// First code that is a handler's own.
     pub const USER: u32 = 0x100;
 }

@@ -1,6 +1,6 @@
 //! The inlet: control words, ring, binding tables and extensions, written by the host and read by the kernel.
 
-use super::{LINE, MAX_LEVELS, binding, slot};
+use super::{LINE, MAX_LEVELS, binding, slot, tenant};
 
 /// Non-zero asks the kernel to leave. A line of its own.
 pub const STOP: u32 = 0;
@@ -8,11 +8,18 @@ pub const STOP: u32 = 0;
 pub const PRIORITY_OFFSETS: u32 = LINE;
 /// For each level how often it is passed over before it is served first, or 0 for never. A line of its own.
 pub const STARVATION_THRESHOLDS: u32 = 2 * LINE;
+/// Counts the changes of [`TENANTS_OPEN`]; stored after them.
+pub const TENANTS_EPOCH: u32 = STARVATION_THRESHOLDS + MAX_LEVELS;
+/// Tenants whose tasks may run, as a bitmap.
+pub const TENANTS_OPEN: u32 = 3 * LINE;
+/// Tenants that are registered, as a bitmap.
+pub const TENANTS_KNOWN: u32 = TENANTS_OPEN + tenant::BITMAP_WORDS;
 /// Words before the first slot.
 pub const CONTROL_WORDS: u32 = 4 * LINE;
 
 const _: () = assert!(PRIORITY_OFFSETS + MAX_LEVELS < STARVATION_THRESHOLDS);
-const _: () = assert!(STARVATION_THRESHOLDS + MAX_LEVELS <= CONTROL_WORDS);
+const _: () = assert!(TENANTS_EPOCH < TENANTS_OPEN);
+const _: () = assert!(TENANTS_KNOWN + tenant::BITMAP_WORDS <= CONTROL_WORDS);
 
 /// First word of a slot.
 pub const fn slot_at(index: u32) -> u32 {

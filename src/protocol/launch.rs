@@ -26,7 +26,11 @@ pub const LOOKS: u32 = 10;
 /// Claims since the state buffer was cleared, modulo 2^32, after which a worker that finds nothing ends the launch: all that
 /// was published before it. 0 for none.
 pub const TARGET: u32 = 11;
+/// Tenants that can be registered, tenant 0 included: 1 where there is no other.
+pub const TENANTS: u32 = 12;
+/// Entries of each tenant's queue: a power of two.
+pub const CREDITS: u32 = 13;
 /// Words of the parameters.
-pub const WORDS: u32 = 12;
+pub const WORDS: u32 = 14;
 
 const _: () = assert!(WORDS * 4 <= 128, "Vulkan promises 128 bytes of push constants");

@@ -16,6 +16,7 @@ pub mod outlet;
 pub mod slot;
 pub mod state;
 pub mod task;
+pub mod tenant;
 
 /// Words in a 64-byte line.
 pub const LINE: u32 = 16;
@@ -26,8 +27,9 @@ pub const PRIORITY_LEVELS: u32 = 5;
 /// The most levels that a kernel is baked for.
 pub const MAX_LEVELS: u32 = 8;
 
-/// The most slots that a ring may have: a slot's index and its level share one word in the scan.
-pub const MAX_SLOTS: u32 = 1 << 24;
+/// The most slots that a ring may have: a slot's index and its level share one word in the scan, with room for one number
+/// more for each tenant.
+pub const MAX_SLOTS: u32 = (1 << 24) - tenant::MAX_TENANTS;
 
 /// How often a level is passed over, by default, before it is served first.
 pub const STARVATION_THRESHOLD: u32 = 16;

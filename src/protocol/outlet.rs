@@ -8,6 +8,12 @@ pub const HEARTBEAT: u32 = 0;
 pub const ENDED: u32 = LINE;
 /// Why that launch ended: one of [`exit`].
 pub const EXIT: u32 = LINE + 1;
+/// Tasks that waited in tenants' queues when that launch ended.
+pub const PARKED: u32 = LINE + 2;
+/// 1 where some of them were an open tenant's, else 0.
+pub const PARKED_OPEN: u32 = LINE + 3;
+/// [`TENANTS_EPOCH`](super::inlet::TENANTS_EPOCH) as that was found out.
+pub const PARKED_EPOCH: u32 = LINE + 4;
 /// Words before the taken words.
 pub const STATUS_WORDS: u32 = 2 * LINE;
 

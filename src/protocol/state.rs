@@ -1,7 +1,7 @@
 //! The state buffer: words that only the kernel writes. The host clears it before the first launch and may read the
 //! counters at any time.
 
-use super::{LINE, MAX_LEVELS, binding, lines, slot};
+use super::{LINE, MAX_LEVELS, binding, lines, slot, tenant};
 
 /// Next ticket of the completion queue. A line of its own.
 pub const COMPLETION_TICKET: u32 = 0;
@@ -11,19 +11,27 @@ pub const LEFT: u32 = LINE;
 pub const LEAVE: u32 = 2 * LINE;
 /// Tasks that were claimed, of all levels.
 pub const CLAIM_COUNT: u32 = 3 * LINE;
-/// Tasks that ended, of all levels. The same as the claims while no worker is busy.
+/// Tasks that ended, of all levels. With those that wait for their tenants the same as the claims while no worker is busy.
 pub const DONE_COUNT: u32 = 3 * LINE + 1;
+/// Tasks that wait in tenants' queues.
+pub const PARKED_COUNT: u32 = 3 * LINE + 2;
 /// Claims of each level.
 pub const LEVEL_COUNTERS: u32 = 4 * LINE;
 /// Where each level's next task is expected, packed by [`pack_cursor`]: a hint.
 pub const CURSORS: u32 = 5 * LINE;
 /// How often each level's work was passed over since the level's last claim.
 pub const PASSED: u32 = 6 * LINE;
+/// 1 while a worker looks at a tenant's queue, else 0. A line of its own, with [`NEXT_TENANT`].
+pub const TENANT_TOKEN: u32 = 7 * LINE;
+/// The tenant whose queue is looked at next.
+pub const NEXT_TENANT: u32 = TENANT_TOKEN + 1;
+/// Tenants whose queues may hold tasks, as a bitmap.
+pub const BACKLOG: u32 = 8 * LINE;
 /// State words of the slots.
-pub const SLOT_STATES: u32 = 7 * LINE;
+pub const SLOT_STATES: u32 = 9 * LINE;
 
 const _: () = assert!(LEVEL_COUNTERS + MAX_LEVELS <= CURSORS && CURSORS + MAX_LEVELS <= PASSED);
-const _: () = assert!(PASSED + MAX_LEVELS <= SLOT_STATES);
+const _: () = assert!(PASSED + MAX_LEVELS <= TENANT_TOKEN && BACKLOG + tenant::BITMAP_WORDS <= SLOT_STATES);
 
 /// Bits of a cursor that hold the slot's index in its level; the lap's low bits are above.
 pub const CURSOR_INDEX_BITS: u32 = 24;
@@ -58,7 +66,12 @@ pub const fn scratch_at(slots: u32, worker: u32) -> u32 {
     SLOT_STATES + lines(slots) + worker * SCRATCH_WORDS
 }
 
-/// Words of the whole state buffer.
-pub const fn words(slots: u32, workers: u32) -> u32 {
-    scratch_at(slots, workers)
+/// First word of a tenant's line.
+pub const fn tenant_at(slots: u32, workers: u32, tenant: u32) -> u32 {
+    scratch_at(slots, workers) + tenant * LINE
+}
+
+/// Words of the whole state buffer, for so many tenants with so many entries each.
+pub const fn words(slots: u32, workers: u32, (tenants, credits): (u32, u32)) -> u32 {
+    tenant_at(slots, workers, tenants) + tenants * credits * tenant::ENTRY_WORDS
 }

@@ -24,6 +24,6 @@ pub const SLOT: u32 = FAULT + 1;
 /// Words for the kernel's own use.
 pub const KERNEL: u32 = SLOT + super::slot::WORDS;
 /// Words of the whole.
-pub const WORDS: u32 = KERNEL + 12;
+pub const WORDS: u32 = KERNEL + 16;
 
 const _: () = assert!(WORDS * 4 <= 16384, "Vulkan promises 16 KiB of workgroup memory");

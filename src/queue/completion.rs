@@ -289,6 +289,10 @@ impl<W: Words> CompletionQueue<W> {
                 return None;
             };
             self.head = self.head.wrapping_add(1);
+            let tenant = outcome >> completion::TENANT_SHIFT;
+            if tenant != 0 {
+                self.shared.tenants.leave(tenant);
+            }
             let place = self.shared.levels[level as usize].ring.place(found.position);
             let consumed = &mut self.consumed[place.slot as usize];
             *consumed = consumed.wrapping_add(1);

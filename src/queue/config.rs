@@ -3,7 +3,7 @@
 use super::error::ConfigError;
 use super::ring::Ring;
 use super::ticket::POSITION_LIMIT;
-use crate::protocol::{MAX_LEVELS, MAX_SLOTS, completion, inlet, outlet, slot, state};
+use crate::protocol::{MAX_LEVELS, MAX_SLOTS, completion, inlet, outlet, slot, state, tenant};
 
 /// The most completion entries.
 const MAX_ENTRIES: u32 = 1 << 26;
@@ -31,6 +31,10 @@ pub struct QueueConfig {
     pub entries: u32,
     /// Binding tables of the inlet.
     pub tables: u32,
+    /// Tenants that can be registered, tenant 0 included: 1 to [`MAX_TENANTS`](tenant::MAX_TENANTS).
+    pub tenants: u32,
+    /// Tasks that each tenant but 0 may have in flight: a power of two.
+    pub credits: u32,
     /// Laps that every level's ring has behind it at the start; 0 but for tests of the wrap.
     pub first_lap: u64,
     /// Ticket of the first completion; 0 but for tests of the wrap.
@@ -47,6 +51,8 @@ impl QueueConfig {
             windows: vec![window; levels],
             entries,
             tables,
+            tenants: 1,
+            credits: 1,
             first_lap: 0,
             first_ticket: 0,
         }
@@ -94,6 +100,14 @@ impl QueueConfig {
         let sum = self.windows.iter().map(|&window| u64::from(window)).sum();
         if sum > u64::from(self.entries) {
             return Err(ConfigError::Overrun { sum, entries: self.entries });
+        }
+        let fits = |credits: u32| u64::from(self.tenants) * u64::from(credits) <= u64::from(tenant::MAX_ENTRIES);
+        if !(1..=tenant::MAX_TENANTS).contains(&self.tenants) {
+            return Err(ConfigError::Tenants { tenants: self.tenants, limit: tenant::MAX_TENANTS });
+        }
+        if !self.credits.is_power_of_two() || !fits(self.credits) {
+            let limit = 1 << (tenant::MAX_ENTRIES / self.tenants).ilog2();
+            return Err(ConfigError::Credits { credits: self.credits, tenants: self.tenants, limit });
         }
         self.check_words()?;
         let widest = self.offsets.windows(2).map(|ends| ends[1] - ends[0]).max().unwrap_or(1);
@@ -194,6 +208,11 @@ mod tests {
         );
         assert_eq!(broken(|c| c.entries = 24), ConfigError::Entries { entries: 24, limit: MAX_ENTRIES });
         assert_eq!(broken(|c| c.windows[0] = 9), ConfigError::Overrun { sum: 19, entries: 16 });
+        assert_eq!(broken(|c| c.tenants = 0), ConfigError::Tenants { tenants: 0, limit: 256 });
+        assert_eq!(broken(|c| c.tenants = 257), ConfigError::Tenants { tenants: 257, limit: 256 });
+        assert_eq!(broken(|c| c.credits = 0), ConfigError::Credits { credits: 0, tenants: 1, limit: 1 << 20 });
+        let wide = broken(|c| (c.tenants, c.credits) = (3, 1 << 19));
+        assert_eq!(wide, ConfigError::Credits { credits: 1 << 19, tenants: 3, limit: 1 << 18 });
         assert!(matches!(broken(|c| c.tables = u32::MAX), ConfigError::Words { buffer: "inlet", .. }));
         assert!(matches!(broken(|c| c.first_lap = 1 << 58), ConfigError::FirstLap { .. }));
     }

@@ -39,6 +39,12 @@ pub enum TaskError {
         /// The most words.
         limit: u32,
     },
+    /// The task's tenant is not registered.
+    #[error("tenant {tenant} is not registered: register it, and use the number that this gives")]
+    Tenant {
+        /// The task's tenant.
+        tenant: u32,
+    },
     /// The runtime has no such binding table.
     #[error("binding table {table} does not exist: the runtime was built with {tables}")]
     Bindings {
@@ -55,6 +61,9 @@ pub enum PushError<'a> {
     /// The task's level has no room now; here is the task back.
     #[error("level {} is full: publish, take completions, then push again", .0.level)]
     Full(Task<'a>),
+    /// The task's tenant has as many tasks in flight as it may; here is the task back.
+    #[error("tenant {} has used up its credits: take completions of its tasks, then push again", .0.tenant)]
+    NoCredit(Task<'a>),
     /// The task can never be pushed to this queue.
     #[error(transparent)]
     Invalid(#[from] TaskError),
@@ -73,6 +82,12 @@ pub enum BatchError {
         level: u32,
         /// Tasks of the batch.
         len: usize,
+    },
+    /// A tenant has too many tasks in flight for those of the batch.
+    #[error("tenant {tenant} has not the credits for its tasks of the batch: take completions, then push again")]
+    NoCredit {
+        /// The tenant.
+        tenant: u32,
     },
     /// The level never has room for a batch as long as this.
     #[error("a batch of {len} tasks never fits level {level}, which holds {limit}: push it in parts")]
@@ -214,6 +229,24 @@ pub enum ConfigError {
         sum: u64,
         /// The entries.
         entries: u32,
+    },
+    /// The number of tenants is not one that the protocol can count.
+    #[error("{tenants} tenants: use 1 (no other than tenant 0) to {limit}")]
+    Tenants {
+        /// The tenants.
+        tenants: u32,
+        /// The most tenants.
+        limit: u32,
+    },
+    /// The tenants' queues can't have that many entries.
+    #[error("{credits} tasks in flight for each of {tenants} tenants: use a power of two, up to {limit}")]
+    Credits {
+        /// The tasks.
+        credits: u32,
+        /// The tenants.
+        tenants: u32,
+        /// The most tasks for that many tenants.
+        limit: u32,
     },
     /// The rings would have more words than 32 bits can count.
     #[error("the {buffer} would have {words} words, which 32 bits can't count: use fewer slots, tables or entries")]

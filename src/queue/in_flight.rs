@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::link::LinkError;
 use super::shared::Shared;
+use super::tenants::Tenants;
 use super::words::{Memory, Words};
 
 /// Says which tasks have been pushed and which have ended. It can be cloned and sent to other threads.
@@ -29,6 +30,11 @@ impl<W: Words> InFlight<W> {
     /// Tasks that wait for the kernel. A hint while other threads push and poll.
     pub fn pending(&self) -> u64 {
         self.0.pending()
+    }
+
+    /// The tenants of the same queues.
+    pub fn tenants(&self) -> Tenants<W> {
+        Tenants::new(self.0.clone())
     }
 
     /// Has the link look after the launch where tasks are pending, without waiting.

@@ -51,6 +51,7 @@ mod submission;
 mod sync;
 mod table;
 mod task;
+mod tenants;
 mod ticket;
 mod words;
 
@@ -65,6 +66,8 @@ pub use mapped::MappedWords;
 pub use outcome::{Completion, FaultCode, Outcome};
 pub use submission::SubmissionQueue;
 pub use task::Task;
+pub(crate) use tenants::parked_work;
+pub use tenants::{TenantError, Tenants};
 pub use ticket::{Ticket, Tickets};
 pub use words::{HeapWords, Memory, Words};
 

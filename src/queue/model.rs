@@ -32,9 +32,10 @@ impl ModelTask {
     }
 
     const fn outcome_word(&self, outcome: Outcome) -> u32 {
+        let tenant = self.words[slot::TENANT as usize];
         match outcome {
-            Outcome::Done => completion::pack_outcome(completion::DONE, self.level, 0),
-            Outcome::Fault(code) => completion::pack_outcome(completion::FAULT, self.level, code.0),
+            Outcome::Done => completion::pack_outcome(completion::DONE, self.level, 0, tenant),
+            Outcome::Fault(code) => completion::pack_outcome(completion::FAULT, self.level, code.0, tenant),
         }
     }
 }

@@ -33,7 +33,7 @@ impl Outcome {
     pub(super) const fn from_word(word: u32) -> Self {
         match word & completion::OUTCOME_MASK {
             completion::DONE => Self::Done,
-            _ => Self::Fault(FaultCode(word >> completion::FAULT_SHIFT)),
+            _ => Self::Fault(FaultCode(word >> completion::FAULT_SHIFT & completion::FAULT_MASK)),
         }
     }
 }
@@ -51,6 +51,7 @@ impl fmt::Display for FaultCode {
             fault::TORN => "parts of the task never reached the kernel: run `abide doctor` to check the memory",
             fault::LOOP_LIMIT => "the driver cut the handler's loops short: loop less, or use a newer driver",
             fault::WRONG_LEVEL => "the task's level is not its slot's: something else writes to the inlet",
+            fault::TENANT => "the task's tenant is not registered: something else writes to the inlet",
             code if code >= fault::USER => return write!(formatter, "the handler's own fault {code:#x}"),
             code => return write!(formatter, "fault {code:#x}, which this version does not know"),
         };
@@ -64,14 +65,14 @@ mod tests {
 
     #[test]
     fn outcome_words_are_read_back() {
-        assert_eq!(Outcome::from_word(completion::pack_outcome(completion::DONE, 3, 0)), Outcome::Done);
-        let word = completion::pack_outcome(completion::FAULT, 3, fault::USER + 5);
+        assert_eq!(Outcome::from_word(completion::pack_outcome(completion::DONE, 3, 0, 200)), Outcome::Done);
+        let word = completion::pack_outcome(completion::FAULT, 3, fault::USER + 5, 200);
         assert_eq!(Outcome::from_word(word), Outcome::Fault(FaultCode(0x105)));
     }
 
     #[test]
     fn every_code_says_what_it_means() {
-        for code in fault::NO_HANDLER..=fault::WRONG_LEVEL {
+        for code in fault::NO_HANDLER..=fault::TENANT {
             let text = FaultCode(code).to_string();
             assert!(text.starts_with(&format!("fault {code}: ")) && text.len() > 40, "{text}");
         }

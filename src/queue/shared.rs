@@ -8,6 +8,7 @@ use super::error::ConfigError;
 use super::link::{Link, LinkError};
 use super::ring::Level;
 use super::sync::{AtomicU64, Ordering};
+use super::tenants::{Registry, parked_work};
 use super::words::Words;
 use crate::protocol::{inlet, outlet};
 
@@ -19,6 +20,7 @@ pub struct Shared<W> {
     pub slots: u32,
     pub entries: u32,
     pub tables: u32,
+    pub tenants: Registry,
     /// Submission handles that exist.
     handles: AtomicU64,
     /// Outstanding tasks that the kernel has nothing more to do for; written by the completion queue alone.
@@ -44,7 +46,20 @@ impl<W: Words> Shared<W> {
         let levels = config.rings().zip(&config.windows);
         let levels = levels.map(|(ring, &window)| Level::new(ring, window, config.first_lap)).collect();
         let (handles, settled) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { inlet, outlet, levels, slots, entries, tables, handles, settled, link, lost: OnceLock::new() })
+        let tenants = Registry::new(config.tenants, config.credits);
+        Ok(Self {
+            inlet,
+            outlet,
+            levels,
+            slots,
+            entries,
+            tables,
+            tenants,
+            handles,
+            settled,
+            link,
+            lost: OnceLock::new(),
+        })
     }
 
     /// True where the latest launch has left.
@@ -96,9 +111,10 @@ impl<W: Words> Shared<W> {
         self.outstanding().saturating_sub(self.settled.load(Ordering::Relaxed))
     }
 
-    /// True where a task has been published and not been taken in. Costs a read of write-combined memory, or several.
+    /// True where a task has been published and not been taken in, or waits in the queue of a tenant that is open. Costs a read of write-combined memory, or several.
     pub fn waiting(&self) -> bool {
         self.levels.iter().any(|level| level.has_waiting(&self.inlet, &self.outlet))
+            || parked_work(&self.inlet, &self.outlet)
     }
 
     /// Reports how many outstanding tasks are settled; called by the completion queue alone.

@@ -10,6 +10,7 @@ use super::link::LinkError;
 use super::ring::{Level, Place};
 use super::shared::Shared;
 use super::task::{EXTENSION_LINES, Task, extension_line};
+use super::tenants::{Refusal, Tenants};
 use super::ticket::{Ticket, Tickets};
 use super::words::{Memory, Words};
 use crate::protocol::{LINE, inlet, slot};
@@ -33,7 +34,8 @@ impl<W: Words> SubmissionQueue<W> {
     /// Pushes a task and returns the ticket that its completion will carry.
     ///
     /// # Errors
-    /// [`PushError::Full`] gives the task back when its level has no free slot or its window is used up;
+    /// [`PushError::Full`] gives the task back when its level has no free slot or its window is used up, and
+    /// [`PushError::NoCredit`] when its tenant has as many tasks in flight as it may;
     /// [`PushError::Invalid`] says why the task can never be pushed; [`PushError::Lost`] that it would never run.
     #[inline]
     pub fn push<'a>(&mut self, task: Task<'a>) -> Result<Ticket, PushError<'a>> {
@@ -41,7 +43,15 @@ impl<W: Words> SubmissionQueue<W> {
         if let Some(error) = self.shared.lost() {
             return Err(PushError::Lost(error));
         }
+        if task.tenant != 0 {
+            match self.shared.tenants.enter(task.tenant) {
+                Ok(()) => {}
+                Err(Refusal::NoCredit) => return Err(PushError::NoCredit(task)),
+                Err(Refusal::Unknown) => return Err(TaskError::Tenant { tenant: task.tenant }.into()),
+            }
+        }
         let Some(position) = level.reserve(1, self.shared.is_alone(), &self.shared.outlet) else {
+            self.give_back(&[task]);
             return Err(PushError::Full(task));
         };
         self.write(level, position, level.ring.place(position), &task);
@@ -73,7 +83,9 @@ impl<W: Words> SubmissionQueue<W> {
             return Err(BatchError::Lost(error));
         }
         let count = tasks.len() as u64;
+        self.take_credits(tasks)?;
         let Some(start) = level.reserve(count, self.shared.is_alone(), &self.shared.outlet) else {
+            self.give_back(tasks);
             return Err(BatchError::Full { level: first.level, len: tasks.len() });
         };
         let mut place = level.ring.place(start);
@@ -103,6 +115,11 @@ impl<W: Words> SubmissionQueue<W> {
         Ok(())
     }
 
+    /// The tenants that tasks can be pushed for.
+    pub fn tenants(&self) -> Tenants<W> {
+        Tenants::new(self.shared.clone())
+    }
+
     /// A view of the tasks in flight that other threads can keep.
     pub fn in_flight_view(&self) -> InFlight<W> {
         InFlight::new(self.shared.clone())
@@ -116,6 +133,26 @@ impl<W: Words> SubmissionQueue<W> {
     /// Tasks of a level that are not finished; 0 for a level that does not exist.
     pub fn in_flight(&self, level: u32) -> u64 {
         self.shared.levels.get(level as usize).map_or(0, Level::in_flight)
+    }
+
+    /// Counts all of the tasks in their tenants' flight, or none.
+    fn take_credits(&self, tasks: &[Task<'_>]) -> Result<(), BatchError> {
+        for (index, task) in tasks.iter().enumerate().filter(|(_, task)| task.tenant != 0) {
+            let tenant = task.tenant;
+            if let Err(refusal) = self.shared.tenants.enter(tenant) {
+                self.give_back(&tasks[..index]);
+                return Err(match refusal {
+                    Refusal::NoCredit => BatchError::NoCredit { tenant },
+                    Refusal::Unknown => BatchError::Invalid { index, error: TaskError::Tenant { tenant } },
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the credits of tasks back that were not pushed after all.
+    fn give_back(&self, tasks: &[Task<'_>]) {
+        tasks.iter().filter(|task| task.tenant != 0).for_each(|task| self.shared.tenants.leave(task.tenant));
     }
 
     /// Checks a task and finds its level.

@@ -38,7 +38,7 @@ impl<'a> Task<'a> {
         self
     }
 
-    /// Sets the tenant that the task belongs to.
+    /// Sets the tenant that the task belongs to: 0, or one that [`Tenants::register`](super::Tenants::register) gave.
     #[inline]
     pub const fn tenant(mut self, tenant: u32) -> Self {
         self.tenant = tenant;

@@ -82,6 +82,7 @@ pub struct RuntimeBuilder<'a> {
     budget: u32,
     keeper: bool,
     starvation: Vec<(u32, u32)>,
+    tenants: (u32, u32),
     handlers: Vec<(&'a [u32], &'a str)>,
     start: (u64, u32),
     fences: Fences,
@@ -106,6 +107,7 @@ impl<'a> RuntimeBuilder<'a> {
             budget: 0,
             keeper: false,
             starvation: Vec::new(),
+            tenants: (1, 1),
             handlers: Vec::new(),
             start: (0, 0),
             fences: Fences::Full,
@@ -136,6 +138,14 @@ impl<'a> RuntimeBuilder<'a> {
     /// waits.
     pub fn starvation_threshold(mut self, level: u32, claims: u32) -> Self {
         self.starvation.push((level, claims));
+        self
+    }
+
+    /// How many tenants there can be, tenant 0 included (1 to 256), and how many tasks each of the others may have in flight (a
+    /// power of two). Each such task takes 256 bytes of device memory for when its tenant is blocked. No tenant but 0 by
+    /// default.
+    pub fn tenants(mut self, tenants: u32, credits: u32) -> Self {
+        self.tenants = (tenants, credits);
         self
     }
 
@@ -241,6 +251,7 @@ impl<'a> RuntimeBuilder<'a> {
         };
         let mut config = QueueConfig::even(offsets.as_slice(), self.entries, self.tables);
         (config.first_lap, config.first_ticket) = self.start;
+        (config.tenants, config.credits) = self.tenants;
         config.check()?;
         let thresholds = self.thresholds(offsets.levels())?;
         let mode = self.chosen_mode()?;
@@ -427,6 +438,8 @@ impl<'a> RuntimeBuilder<'a> {
         set(launch::CANARY, if limit.is_some() { CANARY } else { 0 });
         set(launch::SWEEP, sweep);
         set(launch::LOOKS, looks);
+        set(launch::TENANTS, self.tenants.0);
+        set(launch::CREDITS, self.tenants.1);
         params
     }
 }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use crate::protocol::{completion, inlet, outlet, slot};
-use crate::queue::{HeapWords, MappedWords, Memory, QueueConfig, Words};
+use crate::queue::{HeapWords, MappedWords, Memory, QueueConfig, Words, parked_work};
 
 /// The shadows, and how far they have been copied.
 #[derive(Debug)]
@@ -90,8 +90,16 @@ impl Shadows {
                 self.copied = self.copied.wrapping_add(1);
             }
         }
+        copy_line(&self.inlet, &self.device_inlet, inlet::TENANTS_OPEN);
+        let epoch = self.inlet.load(inlet::TENANTS_EPOCH);
+        self.device_inlet.store(inlet::TENANTS_EPOCH, epoch);
         self.device_inlet.flush();
         self.waiting()
+    }
+
+    /// Whether tasks wait in the queues of tenants that are open now.
+    pub fn has_parked_work(&self) -> bool {
+        parked_work(&*self.inlet, &*self.outlet)
     }
 
     /// Copies completions and taken words to the shadow; gives the tasks that still wait in the device's ring. Nothing may
@@ -110,6 +118,9 @@ impl Shadows {
                 in_order &= taken;
                 level.taken += u64::from(in_order);
             }
+        }
+        for word in [outlet::PARKED, outlet::PARKED_OPEN, outlet::PARKED_EPOCH] {
+            self.outlet.store(word, self.device_outlet.load(word));
         }
         let (slots, entries) = (self.config.slots(), self.config.entries);
         // Ends: there are at most as many new entries as the queue has, and phases of older ones differ.

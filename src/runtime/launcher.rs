@@ -98,6 +98,8 @@ struct State {
     asked: Instant,
     /// What [`Launcher::progress`] gave when the latest launch began.
     progress: u32,
+    /// What it was for [`Launcher::parked`].
+    parked: [u32; 2],
     fruitless: u32,
     pulse: Pulse,
 }
@@ -141,6 +143,7 @@ impl Launcher {
             started: Instant::now(),
             asked: Instant::now(),
             progress: 0,
+            parked: [0; 2],
             fruitless: 0,
             pulse: Pulse::new(1.0 / pass_us),
         };
@@ -268,7 +271,7 @@ impl Launcher {
 
     /// Whether a launch has work; in epochs the shadows know better than the caller. No launch may be on the device.
     fn has_work(&self, state: &mut State, waiting: bool) -> bool {
-        state.shadows.as_mut().map_or(waiting, |shadows| shadows.copy_in() > 0)
+        state.shadows.as_mut().map_or(waiting, |shadows| shadows.copy_in() > 0 || shadows.has_parked_work())
     }
 
     fn start(&self, state: &mut State) -> Result<(), LinkError> {
@@ -288,6 +291,7 @@ impl Launcher {
         }
         let workers = self.plan.workers;
         state.progress = self.progress(state);
+        state.parked = self.parked();
         state.value = self.device_result(state, |state| state.queue.launch(&self.kernel, [workers, 1, 1], &params))?;
         // Release: pairs with the acquire in `launch`: who sees the number knows that its launch is under way.
         self.number.store(number, Ordering::Release);
@@ -307,7 +311,8 @@ impl Launcher {
         let said = word(outlet::ENDED) == self.number.load(Ordering::Relaxed);
         let reason = if said { word(outlet::EXIT) } else { 0 };
         // A crew that was told to stop may not have had the time.
-        let fruitful = reason == outlet::exit::STOP || self.progress(state) != state.progress;
+        let fruitful =
+            reason == outlet::exit::STOP || self.progress(state) != state.progress || self.parked() != state.parked;
         state.fruitless = if fruitful { 0 } else { state.fruitless + 1 };
         if reason == outlet::exit::SHUTDOWN {
             state.set_gate(Gate::Lost(LinkError::Stopped));
@@ -322,6 +327,12 @@ impl Launcher {
             Some(shadows) => shadows.completed(),
             None => self.claims(),
         }
+    }
+
+    /// What the last launch that ended said of tenants' queues: how many tasks waited, and under which bitmap.
+    fn parked(&self) -> [u32; 2] {
+        let word = |at: u32| self.buffers.outlet.mapped().map_or(0, |words| words.load(at as usize));
+        [outlet::PARKED, outlet::PARKED_EPOCH].map(word)
     }
 
     /// Tasks claimed so far: a read across the bus, off the fast path. 0 where the host can't read the state.

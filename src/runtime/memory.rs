@@ -32,7 +32,11 @@ impl Buffers {
         let (slots, tables) = (config.slots(), config.tables);
         let inlet = device.buffer("inlet", bytes(inlet::words(slots, tables)), Placement::Inlet)?;
         let outlet = device.buffer("outlet", bytes(outlet::words(slots, config.entries)), Placement::Outlet)?;
-        let state = device.buffer("state", bytes(state::words(slots, workers)), Placement::State)?;
+        let state = device.buffer(
+            "state",
+            bytes(state::words(slots, workers, (config.tenants, config.credits))),
+            Placement::State,
+        )?;
         if state.mapped().is_none() {
             let value = queue.fill(&state, 0)?;
             if !queue.wait(value, CLEAR_PATIENCE)? {

@@ -36,6 +36,7 @@ pub use launcher::Health;
 use crate::device::{Buffer, CopyRegion, Device, LaunchQueue, Mode, Placement};
 use crate::planner::GridPlan;
 use crate::protocol::state;
+use crate::queue::Tenants;
 use crate::spirv::link::LinkedHandler;
 use bindings::Tables;
 use keeper::Keeper;
@@ -149,6 +150,11 @@ impl Runtime {
             }
             (None, None) => Err(Error::Unmapped { name: buffer.name().into() }),
         }
+    }
+
+    /// The tenants that tasks can be pushed for.
+    pub fn tenants(&self) -> Tenants {
+        self.tables.in_flight().tenants()
     }
 
     /// How the kernel is doing.

@@ -3,15 +3,16 @@
 use super::scan::Claim;
 use super::{Context, guard};
 use crate::ir::{AtomicOp, Builder, Operand, Order, Place, Scope, Value};
-use crate::protocol::{NORMAL, completion, state, task};
+use crate::protocol::{NORMAL, completion, slot, state, task};
 
 /// Reports the claimed task as ended, by its RESULT and FAULT words. For the leader alone; where the task wrote memory,
 /// every lane's release and a control barrier must lie before.
 pub fn complete(b: &mut Builder, cx: &Context, claim: &Claim) {
     let result = cx.load_task(b, task::RESULT);
     let fault = cx.load_task(b, task::FAULT);
+    let tenant = cx.load_task(b, task::SLOT + slot::TENANT);
     let partition = cx.partition(b, claim.level);
-    report(b, cx, claim, partition, (result, fault));
+    report(b, cx, claim, partition, (result, fault, tenant));
 }
 
 /// As [`complete`], for a task of the level that lies in `slots` slots from `begin` on.
@@ -20,14 +21,17 @@ pub fn report(
     cx: &Context,
     claim: &Claim,
     (begin, slots): (Value, Value),
-    (result, fault): (Value, Value),
+    (result, fault, tenant): (Value, Value, Value),
 ) {
     let failed = b.ne(fault, 0u32);
     let outcome = b.select(failed, completion::FAULT, completion::DONE);
     let level = if cx.mutation == Some(super::Mutation::IgnoreLevel) { b.value(NORMAL) } else { claim.level };
     let above = b.shl(level, completion::LEVEL_SHIFT);
     let outcome = b.or(outcome, above);
-    let above = b.shl(fault, completion::FAULT_SHIFT);
+    let above = b.and(fault, completion::FAULT_MASK);
+    let above = b.shl(above, completion::FAULT_SHIFT);
+    let outcome = b.or(outcome, above);
+    let above = b.shl(tenant, completion::TENANT_SHIFT);
     let outcome = b.or(outcome, above);
     // Low 32 bits of the task's position in its level.
     let index = b.sub(claim.slot, begin);

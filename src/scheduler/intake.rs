@@ -78,16 +78,21 @@ fn await_slot(b: &mut Builder, cx: &Context, claim: &Claim) {
 }
 
 /// Index in the state buffer of a word of this worker's scratch.
-fn scratch(b: &mut Builder, cx: &Context, word: impl Into<crate::ir::Operand>) -> Value {
+pub fn scratch(b: &mut Builder, cx: &Context, word: impl Into<crate::ir::Operand>) -> Value {
+    scratch_at(b, cx, cx.worker, word)
+}
+
+/// Index in the state buffer of a word of a worker's scratch.
+pub fn scratch_at(b: &mut Builder, cx: &Context, worker: Value, word: impl Into<crate::ir::Operand>) -> Value {
     let lines = round_to_lines(b, cx.slots);
-    let worker = b.mul(cx.worker, state::SCRATCH_WORDS);
+    let worker = b.mul(worker, state::SCRATCH_WORDS);
     let first = b.add(lines, worker);
     let first = b.add(first, state::SLOT_STATES);
     b.add(first, word)
 }
 
 /// Copies the inline payload to the worker's scratch, where handlers read their push constants.
-fn copy_payload(b: &mut Builder, cx: &Context) {
+pub fn copy_payload(b: &mut Builder, cx: &Context) {
     copy_units(b, cx, slot::INLINE_PAYLOAD, |b, word| {
         let skipped = b.ge(word, 3u32);
         let skipped = b.select(skipped, 1u32, 0u32);

@@ -15,6 +15,7 @@ mod mutation;
 pub mod probe;
 pub mod quick;
 mod scan;
+mod tenants;
 mod worker;
 
 pub use context::Context;

@@ -37,4 +37,10 @@ pub enum Mutation {
     GuardShutsOut,
     /// A claim at LOW or IDLE counts for both of them.
     GuardAsClass,
+    /// A task's tenant is not checked.
+    AnyTenant,
+    /// Blocked tenants' tasks run all the same.
+    IgnoreMask,
+    /// A task whose tenant is blocked stays claimed, and nobody comes back to it.
+    ParkForgets,
 }

@@ -26,6 +26,9 @@ const ECHO_LANE: u32 = slot::PAYLOAD[0] / 4;
 /// Where in their units these words lie.
 const KIND_PART: u32 = slot::KIND % 4;
 const ECHO_PART: u32 = slot::PAYLOAD[0] % 4;
+/// The tenant's word, in the unit of the kind.
+const TENANT_PART: u32 = slot::TENANT % 4;
+const _: () = assert!(slot::TENANT / 4 == KIND_LANE);
 
 /// The fewest lanes that can go the short way.
 pub const fn least_width(levels: u32) -> u32 {
@@ -166,7 +169,7 @@ impl Quick {
         });
     }
 
-    /// Runs the head that was found, if it is the only one and a NOP that is here whole: among several a pass decides, which
+    /// Runs the head that was found, if it is the only one and a NOP of tenant 0 that is here whole: among several a pass decides, which
     /// counts levels that are passed over. `alone` says that no other levels' heads were found. Gives whether this lane ran it.
     fn run_lone(
         &self,
@@ -199,6 +202,10 @@ impl Quick {
         let lane = b.value(KIND_LANE);
         let kind = b.subgroup(SubgroupOp::Shuffle(kind, lane));
         let kind = b.and(kind, slot::HANDLER_MASK | slot::LEVEL_MASK << slot::LEVEL_SHIFT);
+        let tenant = b.extract(unit, TENANT_PART);
+        let lane = b.value(KIND_LANE);
+        let tenant = b.subgroup(SubgroupOp::Shuffle(tenant, lane));
+        let free = b.eq(tenant, 0u32);
         // Lanes are numbered as the levels are.
         let expected = b.shl(winner, slot::LEVEL_SHIFT);
         let expected = b.or(expected, opcode::NOP);
@@ -206,6 +213,7 @@ impl Quick {
         let lone = b.and(lone, whole);
         let lone = b.and(lone, some);
         let lone = b.and(lone, alone);
+        let lone = b.and(lone, free);
         let mine = b.eq(self.lane, winner);
         let mine = b.and(mine, lone);
         let echo = b.extract(unit, ECHO_PART);
@@ -231,8 +239,8 @@ impl Quick {
                     let word = cx.slot_word(b, claim.slot, slot::PAYLOAD[0]);
                     result = b.load(word);
                 }
-                let fault = b.value(0u32);
-                report(b, cx, &claim, self.near.partition, (result, fault));
+                let zero = b.value(0u32);
+                report(b, cx, &claim, self.near.partition, (result, zero, zero));
                 count_claim(b, cx, &claim);
             });
         });

@@ -8,6 +8,7 @@
 //! the ring now and then.
 
 use super::probe::{Probe, probe, rounds};
+use super::tenants::Tenants;
 use super::{Context, Mutation, guard, heads};
 use crate::ir::{AtomicOp, Builder, MemoryClasses, Order, Place, Scope, Value, Var};
 use crate::protocol::slot::{self, state};
@@ -22,7 +23,7 @@ const SLOT_BITS: u32 = 24;
 const RANK_BITS: u32 = 5;
 /// The level's place in the order of service is on top, so that the least key is the most urgent slot.
 const PLACE_SHIFT: u32 = SLOT_BITS + RANK_BITS;
-const _: () = assert!(crate::protocol::MAX_SLOTS <= 1 << SLOT_BITS);
+const _: () = assert!(crate::protocol::MAX_SLOTS + crate::protocol::tenant::MAX_TENANTS <= 1 << SLOT_BITS);
 const _: () = assert!(crate::protocol::MAX_LEVELS <= 1 << (32 - PLACE_SHIFT));
 
 /// The highest rank.
@@ -40,7 +41,7 @@ const LEVEL: u32 = task::KERNEL + 4;
 /// A pass's outcome, the same for all lanes of the worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
-    /// Slot, or [`NO_CLAIM`].
+    /// Slot, or [`NO_CLAIM`]; a number behind the slots' for a task that lies in a tenant's queue.
     pub slot: Value,
     /// Generation of the slot.
     pub generation: Value,
@@ -66,6 +67,7 @@ pub struct Scan {
     /// Passes from one sweep to the next; 0 where each pass goes over the whole ring.
     interval: Value,
     heads: heads::Heads,
+    tenants: Tenants,
 }
 
 /// What a lane found in a pass.
@@ -149,7 +151,13 @@ impl Scan {
         // Launches that end after few passes would otherwise sweep the same slots each time.
         let launch = b.param(launch::LAUNCH);
         let first = b.rem(launch, rounds);
-        Self { rounds, stride, next: b.var(first), laps: b.var(0u32), interval, heads }
+        let tenants = Tenants::new(b, cx);
+        Self { rounds, stride, next: b.var(first), laps: b.var(0u32), interval, heads, tenants }
+    }
+
+    /// The tenants' queues that passes take from as well.
+    pub(super) fn tenants(&self) -> &Tenants {
+        &self.tenants
     }
 
     /// Times that this lane has been through all rounds: in each pass, or where a pass is over the heads once in many.
@@ -165,6 +173,7 @@ impl Scan {
     pub fn pass(&self, b: &mut Builder, cx: &Context, lane: Value, (pass, idle): (Value, Value)) -> Claim {
         let found = Found::none(b, cx, pass);
         self.look(b, cx, lane, (pass, idle), &found);
+        b.when(cx.leader, |b| self.tenants.look(b, cx, &found));
         let mine = b.get(found.key);
         let parity = b.and(pass, 1u32);
         let word = b.add(parity, BEST);
@@ -191,7 +200,8 @@ impl Scan {
             |b| {
                 let winner = b.eq(mine, least);
                 b.when(winner, |b| claim(b, cx, slot, &found));
-                copy_slot(b, cx, slot);
+                let in_ring = b.lt(slot, cx.slots);
+                b.when(in_ring, |b| copy_slot(b, cx, slot));
             },
             |b| b.when(cx.leader, |b| cx.store_task(b, CLAIMED, NO_CLAIM)),
         );
@@ -293,7 +303,14 @@ fn expected_state(b: &mut Builder, generation: Value) -> Value {
 fn claim(b: &mut Builder, cx: &Context, slot: Value, found: &Found) {
     let level = b.get(found.level);
     let generation = b.get(found.generation);
-    let won = try_claim(b, cx, slot, generation);
+    // A task of a tenant's queue is this worker's already.
+    let won = b.var(true);
+    let in_ring = b.lt(slot, cx.slots);
+    b.when(in_ring, |b| {
+        let claimed = try_claim(b, cx, slot, generation);
+        b.set(won, claimed);
+    });
+    let won = b.get(won);
     let front = b.get(found.front);
     let front = b.ne(front, 0u32);
     let advance = b.and(won, front);

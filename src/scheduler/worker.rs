@@ -1,7 +1,8 @@
 //! A worker's life: scan, run, report, and leave when told to, when idle for long or when its budget is used up.
 
 use super::quick::Quick;
-use super::scan::{NO_CLAIM, Scan};
+use super::scan::{Claim, NO_CLAIM, Scan};
+use super::tenants::Tenants;
 use super::{Context, Fences, Mutation, builtin, complete, guard, intake};
 use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Place, Scope, Value, Var};
 use crate::protocol::completion::fault;
@@ -45,12 +46,31 @@ pub fn kernel(levels: u32, fences: Fences, mutation: Option<Mutation>) -> Module
             some,
             |b| {
                 b.set(rest.idle, 0u32);
-                b.when(cx.leader, |b| complete::count_claim(b, &cx, &claim));
-                let code = intake::take_in(b, &cx, &claim);
-                run(b, &cx, code, canary, exit);
-                b.when(cx.leader, |b| complete::complete(b, &cx, &claim));
+                let task = take(b, &cx, scan.tenants(), &claim);
+                let wait = b.get(task.waits);
+                b.branch(
+                    wait,
+                    |b| {
+                        if cx.mutation != Some(Mutation::ParkForgets) {
+                            scan.tenants().park(b, &cx, &claim);
+                        }
+                    },
+                    |b| {
+                        let code = b.get(task.code);
+                        run(b, &cx, code, canary, exit);
+                        let (slot, generation) = (b.get(task.slot), b.get(task.generation));
+                        let claim = Claim { slot, generation, ..claim };
+                        b.when(cx.leader, |b| complete::complete(b, &cx, &claim));
+                    },
+                );
             },
-            |b| b.when(cx.leader, |b| rest.pass(b, &cx)),
+            |b| {
+                b.when(cx.leader, |b| {
+                    let none = b.value(false);
+                    scan.tenants().settle(b, &cx, &claim, none);
+                    rest.pass(b, &cx);
+                });
+            },
         );
         let next = b.add(pass, 1u32);
         b.set(passes, next);
@@ -61,8 +81,42 @@ pub fn kernel(levels: u32, fences: Fences, mutation: Option<Mutation>) -> Module
         let leave = b.ne(exit, 0u32);
         b.break_if(leave);
     });
-    leave(b, &cx, exit);
+    leave(b, &cx, scan.tenants(), exit);
     builder.finish()
+}
+
+/// A task that a worker has taken.
+struct Taken {
+    slot: Var,
+    generation: Var,
+    code: Var,
+    /// Whether it moves to its tenant's queue.
+    waits: Var,
+}
+
+/// Takes in what was claimed, from the ring or from a tenant's queue, and decides whether it runs now.
+fn take(b: &mut Builder, cx: &Context, tenants: &Tenants, claim: &Claim) -> Taken {
+    let task =
+        Taken { slot: b.var(claim.slot), generation: b.var(claim.generation), code: b.var(0u32), waits: b.var(false) };
+    let parked = tenants.is_parked(b, cx, claim);
+    b.when(cx.leader, |b| tenants.settle(b, cx, claim, parked));
+    b.branch(
+        parked,
+        |b| {
+            let resumed = tenants.resume(b, cx);
+            b.set(task.slot, resumed.slot);
+            b.set(task.generation, resumed.generation);
+            b.set(task.code, resumed.code);
+        },
+        |b| {
+            b.when(cx.leader, |b| complete::count_claim(b, cx, claim));
+            let code = intake::take_in(b, cx, claim);
+            b.set(task.code, code);
+            let waits = tenants.must_wait(b, cx);
+            b.set(task.waits, waits);
+        },
+    );
+    task
 }
 
 /// The part of the ring that a worker goes over: nearly always its own, since workers that share slots are in each other's
@@ -166,7 +220,10 @@ impl Rest {
         let dones = b.load(dones);
         let before = b.get(self.claims);
         let new = b.ne(claims, before);
-        let busy = b.ne(claims, dones);
+        let parked = b.at(cx.state, state::PARKED_COUNT);
+        let parked = b.load(parked);
+        let rest = b.add(dones, parked);
+        let busy = b.ne(claims, rest);
         let active = b.or(new, busy);
         b.when(active, |b| b.set(self.idle, 0u32));
         b.set(self.claims, claims);
@@ -246,7 +303,7 @@ fn call(b: &mut Builder, cx: &Context, code: Value, canary: Value, exit: Var) {
 }
 
 /// The last worker to leave tells the host why; its reason stands for all.
-fn leave(b: &mut Builder, cx: &Context, exit: Var) {
+fn leave(b: &mut Builder, cx: &Context, tenants: &Tenants, exit: Var) {
     b.when(cx.leader, |b| {
         let left = b.at(cx.state, state::LEFT);
         // Pairs with itself: the last worker's stores come after all that the others did.
@@ -259,6 +316,7 @@ fn leave(b: &mut Builder, cx: &Context, exit: Var) {
             let reason = b.get(exit);
             let place = b.at(cx.outlet, outlet::EXIT);
             b.store(place, reason);
+            tenants.leave(b, cx);
             let launch = b.param(launch::LAUNCH);
             let ended = b.at(cx.outlet, outlet::ENDED);
             // Release: pairs with the host's acquire of ENDED.

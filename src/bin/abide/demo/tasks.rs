@@ -19,6 +19,8 @@ const BATCH: usize = 64;
 const LOOK: Duration = Duration::from_millis(1);
 /// How long the first launch may take: software drivers compile the kernel in it.
 const START: Duration = Duration::from_secs(60);
+/// Tasks in flight of the tenant that fetches ahead: a level's whole window.
+const CREDITS: u32 = 16_384;
 /// How long the kernel may take to leave the device to others.
 const LEAVE: Duration = Duration::from_secs(30);
 
@@ -28,6 +30,8 @@ pub struct Tasks {
     submission: SubmissionQueue,
     completion: CompletionQueue,
     opcodes: [u32; 3],
+    /// By the plan's numbers.
+    tenants: [u32; 2],
     /// Images so far: tells this image's completions from those that an image which failed left behind.
     images: u64,
 }
@@ -44,8 +48,9 @@ impl Tasks {
             let shader = shader(product)?;
             opcodes[product as usize] = builder.handler(shader.words, shader.entry);
         }
-        let (runtime, submission, completion) = builder.build()?;
-        Ok(Self { runtime, submission, completion, opcodes, images: 0 })
+        let (runtime, submission, completion) = builder.tenants(2, CREDITS).build()?;
+        let tenants = [0, runtime.tenants().register()?];
+        Ok(Self { runtime, submission, completion, opcodes, tenants, images: 0 })
     }
 
     /// Resident or in epochs, as one lower-case word.
@@ -70,11 +75,11 @@ impl Tasks {
         let bind = |product| self.runtime.bind(&[store.buffer(Product::Mip), store.buffer(product)]);
         let tables = [bind(Product::Mip)?, bind(Product::Bc1)?, bind(Product::Bc7)?];
         self.images += 1;
-        let Self { submission, completion, opcodes, images, .. } = self;
+        let Self { submission, completion, opcodes, tenants, images, .. } = self;
         let ticket = submission.push(Task::new(NOP)).map_err(|error| anyhow!("{error}"))?;
         submission.publish()?;
         completion.wait(ticket, START)?;
-        Ok(OnImage { tables, submission, completion, opcodes, image: *images })
+        Ok(OnImage { tables, submission, completion, opcodes, tenants, image: *images })
     }
 }
 
@@ -84,6 +89,7 @@ pub struct OnImage<'a> {
     submission: &'a mut SubmissionQueue,
     completion: &'a mut CompletionQueue,
     opcodes: &'a [u32; 3],
+    tenants: &'a [u32; 2],
     image: u64,
 }
 
@@ -98,13 +104,13 @@ impl Runner for OnImage<'_> {
             let product = job.tile.product as usize;
             let task = Task::new(self.opcodes[product])
                 .level(job.tile.urgency)
-                .tenant(job.tile.tenant)
+                .tenant(self.tenants[job.tile.tenant as usize])
                 .bindings(self.tables[product].index())
                 .user_data((self.image << 32) | u64::from(job.number))
                 .payload(&job.parameters);
             match self.submission.push(task) {
                 Ok(_) => started += 1,
-                Err(PushError::Full(_)) => break,
+                Err(PushError::Full(_) | PushError::NoCredit(_)) => break,
                 Err(PushError::Invalid(error)) => return Err(error.into()),
                 Err(PushError::Lost(error)) => return Err(error.into()),
             }
