@@ -16,13 +16,17 @@ mod handlers;
 #[path = "common/payloads.rs"]
 mod payloads;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use abide::device::{Device, DeviceType, Mode, Selector};
 use abide::ir::{Access, AtomicOp, Builder, Input, Order, Scope};
 use abide::protocol::completion::fault;
 use abide::protocol::{CRITICAL, IDLE, LOW, NORMAL, PRIORITY_LEVELS, STARVATION_THRESHOLD, opcode};
-use abide::queue::{CompletionQueue, FaultCode, Outcome, SubmissionQueue, Task};
+use abide::protocol::{completion, inlet, launch, outlet, slot, state};
+use abide::queue::{
+    CompletionQueue, FaultCode, HeapWords, Link, LinkError, Outcome, QueueConfig, SubmissionQueue, Task, Words,
+};
 use abide::runtime::{BufferRange, Health, Reach, Runtime, RuntimeBuilder};
 use abide::scheduler::{Fences, Mutation, probe};
 use common::{DEADLINE, device, modes, scaled};
@@ -167,6 +171,92 @@ fn a_level_without_a_guard_runs_only_when_nothing_more_urgent_waits() {
 #[test]
 fn fault_b04_the_level_is_acted_on() {
     plant(Mutation::IgnoreLevel, &modes(), levels_are_acted_on);
+}
+
+/// How the kernel ends a NOP whose slot names `tenant`, of two tenants that there can be and one that is registered; run by
+/// itself, since the host's queues would refuse it.
+fn outcome_for(gpu: &compute::Gpu, tenant: u32, mutation: Option<Mutation>) -> u32 {
+    struct Up;
+    impl Link for Up {
+        fn launch(&self) -> u32 {
+            1
+        }
+
+        fn turn(&self, _patience: Duration, _waiting: bool) -> Result<(), LinkError> {
+            Ok(())
+        }
+    }
+
+    let config = QueueConfig { tenants: 3, credits: 2, ..QueueConfig::even(&[0, 4], 4, 0) };
+    let memory = Arc::new(HeapWords::new(inlet::words(4, 0)));
+    let outlet = Arc::new(HeapWords::new(outlet::words(4, 4)));
+    let (mut submission, _completion) = abide::queue::pair(&config, memory.clone(), outlet, Arc::new(Up)).unwrap();
+    submission.tenants().register().unwrap();
+    submission.push(Task::new(opcode::NOP).level(0)).unwrap();
+    memory.store(inlet::slot_at(0) + slot::TENANT, tenant);
+    memory.store(inlet::PRIORITY_OFFSETS + 1, 4);
+    let inlet_words = (0..memory.len()).map(|at| memory.load(at)).collect();
+    let state_words = state::words(4, 1, (3, 2)) as usize;
+    let mut params = vec![0; launch::WORDS as usize];
+    for (word, value) in [
+        (launch::LAUNCH, 1),
+        (launch::BUDGET, 100),
+        (launch::SLOTS, 4),
+        (launch::ENTRIES, 4),
+        (launch::TENANTS, 3),
+        (launch::CREDITS, 2),
+    ] {
+        params[word as usize] = value;
+    }
+    let buffers = vec![inlet_words, vec![0; outlet::words(4, 4) as usize], vec![0; state_words]];
+    let fences = if device().report().mode == Mode::Resident { Fences::Full } else { Fences::None };
+    let words = abide::spirv::lower(&abide::scheduler::kernel(1, fences, mutation)).unwrap().words;
+    let outcome = gpu.run(&words, &compute::Job { buffers, params, width: 8, groups: 1, ..compute::Job::default() });
+    let entry = outlet::entry_at(4, 4, 0);
+    assert_eq!(outcome.buffers[1][(entry + completion::PHASE) as usize], 1, "the task has ended");
+    outcome.buffers[1][(entry + completion::OUTCOME) as usize]
+}
+
+#[test]
+fn fault_b05_a_tenant_past_the_table_is_a_fault() {
+    let Some(gpu) = compute::Gpu::open() else { return };
+    let fault = completion::pack_outcome(completion::FAULT, 0, fault::TENANT, 0);
+    let without_tenant = |word: u32| word & !(0xff << completion::TENANT_SHIFT);
+    for tenant in [2, 3, 255, 256, 1 << 16, u32::MAX] {
+        assert_eq!(without_tenant(outcome_for(&gpu, tenant, None)), fault, "tenant {tenant}");
+        let let_in = outcome_for(&gpu, tenant, Some(Mutation::AnyTenant));
+        assert_ne!(without_tenant(let_in), fault, "{:?} went unnoticed", Mutation::AnyTenant);
+    }
+    for tenant in [0, 1] {
+        assert_eq!(outcome_for(&gpu, tenant, None), completion::pack_outcome(completion::DONE, 0, 0, tenant));
+    }
+}
+
+/// A tenant that is blocked while its tasks are being claimed gets them run once it is open again.
+fn blocked_tasks_run_later(builder: RuntimeBuilder<'static>, patience: Duration) -> Result<(), String> {
+    let (runtime, mut submission, mut completion) = warm(builder.tenants(2, 8), NORMAL)?;
+    let tenants = runtime.tenants();
+    let tenant = tenants.register().map_err(|error| error.to_string())?;
+    for _ in 0..20 {
+        tenants.block(tenant).map_err(|error| error.to_string())?;
+        let push = |_| submission.push(Task::new(opcode::NOP).tenant(tenant)).map_err(|error| error.to_string());
+        let tickets = (0..4).map(push).collect::<Result<Vec<_>, _>>()?;
+        submission.publish().map_err(|error| error.to_string())?;
+        run(&mut submission, &mut completion, Task::new(opcode::NOP), patience)?;
+        let early = completion.wait(tickets[3], Duration::from_millis(10));
+        ensure(early.is_err(), || format!("a blocked tenant's task ran: {early:?}"))?;
+        tenants.open(tenant).map_err(|error| error.to_string())?;
+        for ticket in tickets {
+            completion.wait(ticket, patience).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn fault_b11_a_blocked_tenants_task_is_not_lost() {
+    plant(Mutation::ParkForgets, &modes(), blocked_tasks_run_later);
+    plant(Mutation::IgnoreMask, &modes(), blocked_tasks_run_later);
 }
 
 /// One worker's lanes run the tasks of every slot of a ring that is far longer.

@@ -37,7 +37,7 @@ pub enum Mutation {
     GuardShutsOut,
     /// A claim at LOW or IDLE counts for both of them.
     GuardAsClass,
-    /// A task's tenant is not checked.
+    /// A task's tenant is not checked: any is let in.
     AnyTenant,
     /// Blocked tenants' tasks run all the same.
     IgnoreMask,

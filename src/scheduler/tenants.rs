@@ -217,7 +217,10 @@ impl Tenants {
         let known = b.and(known, exists);
         let known = if cx.mutation == Some(Mutation::AnyTenant) { b.value(true) } else { known };
         let open = host_bit(b, cx, inlet::TENANTS_OPEN, index);
-        let open = if cx.mutation == Some(Mutation::IgnoreMask) { b.value(true) } else { open };
+        let open = match cx.mutation {
+            Some(Mutation::AnyTenant | Mutation::IgnoreMask) => b.value(true),
+            _ => open,
+        };
         b.branch(
             known,
             |b| {
