@@ -325,3 +325,46 @@ fn two_runtimes_share_a_device() {
         });
     }
 }
+
+/// A runtime whose kernel never parks, with that kernel on the device.
+fn staying(mode: Mode) -> Parts {
+    let builder = common::builder().mode(mode).slots(64).workers(1).park_after(Duration::ZERO);
+    let (runtime, mut submission, mut completion) = builder.build().unwrap();
+    let ticket = submission.push(Task::new(opcode::NOP)).unwrap();
+    submission.publish().unwrap();
+    completion.wait(ticket, DEADLINE).unwrap();
+    Parts { runtime: Some(runtime), submission: Some(submission), completion: Some(completion) }
+}
+
+/// Some drivers make pipeline calls wait for the kernel of another runtime: it makes room for them, and comes back.
+#[test]
+fn runtimes_come_and_go_beside_a_kernel_that_stays() {
+    for mode in modes() {
+        let mut first = staying(mode);
+        for number in 0..3 {
+            let start = Instant::now();
+            drop(staying(mode));
+            eprintln!("mode {}: runtime {number} came and went in {:?}", mode.name(), start.elapsed());
+        }
+        let (submission, completion) = (first.submission.as_mut().unwrap(), first.completion.as_mut().unwrap());
+        let ticket = submission.push(Task::new(opcode::NOP)).unwrap();
+        submission.publish().unwrap();
+        completion.wait(ticket, DEADLINE).unwrap();
+        assert!(!device().is_leaked());
+    }
+}
+
+/// A runtime is dropped whose launch still waits behind another one's kernel.
+#[test]
+fn a_runtime_goes_whose_launch_has_not_begun() {
+    for mode in modes() {
+        let (runtime, mut submission, _completion) = common::builder().mode(mode).slots(64).build().unwrap();
+        let _first = staying(mode);
+        submission.push(Task::new(opcode::NOP)).unwrap();
+        submission.publish().unwrap();
+        let start = Instant::now();
+        runtime.stop(DEADLINE).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(5), "stopping took {:?}", start.elapsed());
+        assert!(!device().is_leaked());
+    }
+}
