@@ -1,5 +1,6 @@
 //! The command line tool on a real driver: run with scripts/with-driver.sh. Figures are checked for sense, never for size.
 
+use std::fs::File;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
@@ -121,4 +122,22 @@ fn bench_latency_goes_by_its_options() {
     let refused = run(&["bench", "latency", "--workers", "4294967295"]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
     assert!(String::from_utf8_lossy(&refused.stderr).starts_with("abide: "), "{refused:?}");
+}
+
+#[test]
+fn a_reader_that_goes_and_a_full_disk_are_no_panics() {
+    if driver().is_none() {
+        return;
+    }
+    for arguments in [&["doctor"][..], &["doctor", "--json"], &["bench", "latency", "--samples", "1"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let gone = output(abide(arguments).stdout(writer));
+        let said = String::from_utf8_lossy(&gone.stderr);
+        assert!(gone.status.code() == Some(1) && !said.contains("panicked") && !said.contains("abide: "), "{gone:?}");
+    }
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let full = output(abide(&["doctor"]).stdout(full));
+    let said = String::from_utf8_lossy(&full.stderr);
+    assert!(full.status.code() == Some(1) && said.starts_with("abide: standard output can't be written"), "{full:?}");
 }

@@ -3,13 +3,17 @@
 
 #[path = "common/runtime.rs"]
 mod common;
+#[expect(dead_code, reason = "shared with other tests: this one uses a part of it")]
+#[path = "common/handlers.rs"]
+mod handlers;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use abide::device::{Device, Mode, Relabel, Selector};
+use abide::protocol::completion::fault;
 use abide::protocol::{PRIORITY_LEVELS, opcode};
-use abide::queue::{CompletionQueue, LinkError, Outcome, PushError, SubmissionQueue, Task, WaitError};
+use abide::queue::{CompletionQueue, FaultCode, LinkError, Outcome, PushError, SubmissionQueue, Task, WaitError};
 use abide::runtime::{BufferRange, Error, Health, Reach, Runtime};
 use common::{DEADLINE, device, modes, run_checked, scaled};
 
@@ -180,6 +184,43 @@ fn tables_and_buffers_last_as_long_as_their_tasks() {
     }
 }
 
+/// A task that names a table after its drop finds nothing there, or what it found stays until the task has ended.
+#[test]
+fn a_task_that_names_a_dropped_table_does_no_harm() {
+    const INNER: u32 = 1 << 14;
+    let words = handlers::spin();
+    for mode in modes() {
+        let mut builder = common::builder().mode(mode).workers(1);
+        let spin = builder.handler(words, "main");
+        let (runtime, mut submission, mut completion) = builder.build().unwrap();
+        let buffer = runtime.buffer("dropped", 4096).unwrap();
+        let table = runtime.bind(&[&buffer]).unwrap();
+        let late = table.index();
+        drop((table, buffer));
+        let ticket = submission.push(Task::new(spin).bindings(late).payload(&[1 << 10, INNER, 3])).unwrap();
+        submission.publish().unwrap();
+        // Time for the task to begin; where it has not begun it finds an empty table.
+        let early = completion.wait(ticket, Duration::from_millis(30));
+        let others: Vec<_> = (0..8).map(|_| runtime.buffer("another", 4096).unwrap()).collect();
+        let tables: Vec<_> = others.iter().map(|other| runtime.bind(&[other]).unwrap()).collect();
+        let more: Vec<_> = (0..8).map(|_| runtime.buffer("another", 4096).unwrap()).collect();
+        let done = early.or_else(|_| completion.wait(ticket, DEADLINE)).unwrap();
+        let harmless =
+            [Outcome::Done, Outcome::Fault(FaultCode(fault::NOT_BOUND)), Outcome::Fault(FaultCode(fault::LOOP_LIMIT))];
+        assert!(harmless.contains(&done.outcome), "{done:?}");
+        for other in others.iter().chain(&more) {
+            assert_eq!(other.mapped().unwrap().load(3), 0, "a task wrote to freed memory");
+        }
+        // Once the task has ended, its table is free again, and who names it finds nothing.
+        drop(tables);
+        drop(runtime.bind(&[]).unwrap());
+        let ticket = submission.push(Task::new(opcode::STORE).bindings(late).payload(&[3, 7])).unwrap();
+        submission.publish().unwrap();
+        let done = completion.wait(ticket, DEADLINE).unwrap();
+        assert!(matches!(done.outcome, Outcome::Fault(_)), "{done:?}");
+    }
+}
+
 #[test]
 fn parts_of_buffers_are_checked() {
     let (runtime, _submission, _completion) = common::builder().build().unwrap();
@@ -282,5 +323,48 @@ fn two_runtimes_share_a_device() {
             over.store(true, Ordering::Relaxed);
             eprintln!("mode {}: tasks beside a busy runtime took {longest:.1?} at most", mode.name());
         });
+    }
+}
+
+/// A runtime whose kernel never parks, with that kernel on the device.
+fn staying(mode: Mode) -> Parts {
+    let builder = common::builder().mode(mode).slots(64).workers(1).park_after(Duration::ZERO);
+    let (runtime, mut submission, mut completion) = builder.build().unwrap();
+    let ticket = submission.push(Task::new(opcode::NOP)).unwrap();
+    submission.publish().unwrap();
+    completion.wait(ticket, DEADLINE).unwrap();
+    Parts { runtime: Some(runtime), submission: Some(submission), completion: Some(completion) }
+}
+
+/// Some drivers make pipeline calls wait for the kernel of another runtime: it makes room for them, and comes back.
+#[test]
+fn runtimes_come_and_go_beside_a_kernel_that_stays() {
+    for mode in modes() {
+        let mut first = staying(mode);
+        for number in 0..3 {
+            let start = Instant::now();
+            drop(staying(mode));
+            eprintln!("mode {}: runtime {number} came and went in {:?}", mode.name(), start.elapsed());
+        }
+        let (submission, completion) = (first.submission.as_mut().unwrap(), first.completion.as_mut().unwrap());
+        let ticket = submission.push(Task::new(opcode::NOP)).unwrap();
+        submission.publish().unwrap();
+        completion.wait(ticket, DEADLINE).unwrap();
+        assert!(!device().is_leaked());
+    }
+}
+
+/// A runtime is dropped whose launch still waits behind another one's kernel.
+#[test]
+fn a_runtime_goes_whose_launch_has_not_begun() {
+    for mode in modes() {
+        let (runtime, mut submission, _completion) = common::builder().mode(mode).slots(64).build().unwrap();
+        let _first = staying(mode);
+        submission.push(Task::new(opcode::NOP)).unwrap();
+        submission.publish().unwrap();
+        let start = Instant::now();
+        runtime.stop(DEADLINE).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(5), "stopping took {:?}", start.elapsed());
+        assert!(!device().is_leaked());
     }
 }

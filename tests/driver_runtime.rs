@@ -5,11 +5,12 @@ mod common;
 
 use std::time::Duration;
 
+use abide::device;
 use abide::protocol::completion::fault;
 use abide::protocol::{CRITICAL, IDLE, NORMAL, opcode};
 use abide::queue::{FaultCode, LinkError, Outcome, PushError, Task, WaitError};
 use abide::runtime::{Error, Health, Reach};
-use common::{DEADLINE, device, modes, run_checked};
+use common::{DEADLINE, modes, run_checked};
 
 #[test]
 fn a_nop_comes_back_with_its_payload() {
@@ -231,11 +232,13 @@ fn stop_in_the_middle_of_a_full_ring_loses_nothing_silently() {
 
 #[test]
 fn wrong_requests_are_refused_with_value_and_mend() {
-    let device = device();
+    let at_hand = common::device();
     let refusals = [
         (common::builder().levels(9).build().err(), "9 priority levels"),
         (common::builder().split(&[0, 5, 3]).build().err(), "must not fall"),
         (common::builder().in_flight(1000).build().err(), "1000 completion entries"),
+        (common::builder().reach(Reach::Heads(0)).build().err(), "each 0 passes: use a power of two"),
+        (common::builder().reach(Reach::Heads(24)).build().err(), "each 24 passes: use a power of two"),
         (common::builder().width(1 << 20).build().err(), ""),
     ];
     for (error, text) in refusals {
@@ -247,8 +250,14 @@ fn wrong_requests_are_refused_with_value_and_mend() {
     }
     let (runtime, mut submission, _completion) = common::builder().tables(1).build().unwrap();
     let buffer = runtime.buffer("words", 64).unwrap();
-    assert!(buffer.device().is(device));
+    assert!(buffer.device().is(at_hand));
     assert!(matches!(runtime.bind(&[&buffer; 17]), Err(Error::Entries(17))));
+    for bytes in [u64::MAX, u64::MAX - 3, 1 << 60] {
+        let refused = runtime.buffer("too large", bytes);
+        let asked =
+            |error: &Error| matches!(error, Error::Device(device::Error::Limit { value, .. }) if *value == bytes);
+        assert!(refused.as_ref().is_err_and(asked), "{bytes}: {refused:?}");
+    }
     let table = runtime.bind(&[&buffer]).unwrap();
     assert!(matches!(runtime.bind(&[&buffer]), Err(Error::Tables(1))));
     drop(table);

@@ -60,11 +60,11 @@ impl Device {
 
     /// Makes a buffer in memory of one type.
     pub(super) fn buffer_in(&self, name: &str, bytes: u64, memory: MemoryType) -> Result<Buffer> {
-        let size = bytes.max(4).next_multiple_of(4);
         let limit = self.info().max_allocation;
-        if size > limit {
-            return Err(Error::Limit { name: name.into(), what: "the size in bytes", value: size, limit });
-        }
+        let size = bytes.max(4).checked_next_multiple_of(4).filter(|&size| size <= limit);
+        let Some(size) = size else {
+            return Err(Error::Limit { name: name.into(), what: "the size in bytes", value: bytes, limit });
+        };
         let raw = self.make_buffer(size)?;
         let allocation = self.allocate_for(name, raw, memory.index);
         let allocation = match allocation {

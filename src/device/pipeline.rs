@@ -2,12 +2,14 @@
 
 use std::ffi::CStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ash::vk;
 
 use super::buffer::Buffer;
 use super::error::{Error, Result, check};
 use super::logical::Device;
+use super::quirk::Quirk;
 use crate::spirv::WORKGROUP_SIZE_SPEC_ID;
 
 /// What a pipeline is made of.
@@ -65,8 +67,10 @@ impl Pipeline {
         };
         // From here on, dropping `inner` destroys what there is.
         inner.layout = layout(device, inner.set_layout, desc.params)?;
+        let hung = || Error::Hung { what: "a kernel on the device", patience: ROOM_PATIENCE };
         // SAFETY: the caller promises valid words.
-        inner.raw = unsafe { pipeline(device, inner.layout, desc) }?;
+        let made = alone(device, || unsafe { pipeline(device, inner.layout, desc) });
+        inner.raw = made.ok_or_else(hung)??;
         Ok(Self(Arc::new(inner)))
     }
 
@@ -217,11 +221,25 @@ impl Drop for Inner {
         }
         let device = self.device.raw();
         // SAFETY: launches hold clones of their kernels, which hold the pipeline: none uses it any more.
-        unsafe { device.destroy_pipeline(self.raw, None) };
+        if alone(&self.device, || unsafe { device.destroy_pipeline(self.raw, None) }).is_none() {
+            log::error!("a kernel hasn't left within {ROOM_PATIENCE:?}: leaking the pipeline {}", self.name);
+            return;
+        }
         // SAFETY: as above.
         unsafe { device.destroy_pipeline_layout(self.layout, None) };
         // SAFETY: as above.
         unsafe { device.destroy_descriptor_set_layout(self.set_layout, None) };
+    }
+}
+
+/// How long kernels of runtimes may take to leave where the driver makes a call wait for them.
+const ROOM_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Makes a call that some drivers make wait for kernels; none where they don't leave.
+fn alone<T>(device: &Device, call: impl FnOnce() -> T) -> Option<T> {
+    match device.quirk(Quirk::CallsWaitForKernels) {
+        Some(_) => device.residents().without_kernels(ROOM_PATIENCE, call),
+        None => Some(call()),
     }
 }
 

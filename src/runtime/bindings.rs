@@ -39,7 +39,9 @@ struct State {
 #[derive(Debug)]
 struct Retired {
     table: u32,
-    /// Tasks that were pushed before the table was dropped.
+    /// Whether its entries are empty: tasks that are pushed from then on find nothing in it.
+    empty: bool,
+    /// Tasks that were pushed before the table was dropped, or before it was made empty.
     until: Vec<u64>,
     _buffers: Vec<Buffer>,
 }
@@ -97,7 +99,8 @@ pub struct BindingTable {
 }
 
 impl BindingTable {
-    /// What tasks name it by: see [`crate::queue::Task::bindings`].
+    /// What tasks name it by: see [`crate::queue::Task::bindings`]. A task that is pushed after the table was dropped finds
+    /// what the table had, nothing, or what a later table of the same number has.
     pub fn index(&self) -> u32 {
         self.index
     }
@@ -112,6 +115,7 @@ impl Drop for BindingTable {
     fn drop(&mut self) {
         let retired = Retired {
             table: self.index,
+            empty: false,
             until: self.pool.in_flight.issued(),
             _buffers: std::mem::take(&mut self.buffers),
         };
@@ -159,24 +163,47 @@ impl Tables {
     fn take(&self) -> Result<u32> {
         let mut state = self.pool.state.lock();
         let State { free, retired } = &mut *state;
-        let launcher = &self.pool.launcher;
-        let words = launcher.memory().inlet.mapped();
         if !retired.is_empty() {
+            self.empty(retired);
             let finished = self.pool.in_flight.finished();
             retired.retain(|old| {
-                let done = old.until.iter().zip(&finished).all(|(until, finished)| finished >= until);
+                let done = old.empty && old.ended(&finished);
                 if done {
-                    // Whoever still names the table gets a fault, and not memory that is gone.
-                    if let Some(words) = words {
-                        let at = launcher.memory().table_at(old.table);
-                        words.write(at, &[0; binding::TABLE_WORDS as usize]);
-                        words.flush();
-                    }
                     free.push(old.table);
                 }
                 !done
             });
         }
-        free.pop().ok_or(Error::Tables(launcher.memory().config.tables))
+        free.pop().ok_or(Error::Tables(self.pool.launcher.memory().config.tables))
+    }
+
+    /// Empties the tables whose tasks have ended, so that whoever names one nevertheless gets a fault. A task may have
+    /// copied the entries just before: the buffers stay until all that were pushed by now have ended, too.
+    fn empty(&self, retired: &mut [Retired]) {
+        let memory = self.pool.launcher.memory();
+        let Some(words) = memory.inlet.mapped() else { return };
+        let finished = self.pool.in_flight.finished();
+        let mut ended: Vec<_> = retired.iter_mut().filter(|old| !old.empty && old.ended(&finished)).collect();
+        for old in &ended {
+            for entry in 0..binding::ENTRIES {
+                // The length alone: an entry without one is not bound, and a kernel that copies it just now finds the
+                // address that belongs to the length that it found.
+                let at = memory.table_at(old.table) + (entry * binding::ENTRY_WORDS) as usize;
+                words.write(at + 2, &[0, 0]);
+            }
+        }
+        // Before the tasks are looked at: those that are pushed later find the entries empty.
+        words.flush();
+        let issued = self.pool.in_flight.issued();
+        for old in &mut ended {
+            old.empty = true;
+            old.until.clone_from(&issued);
+        }
+    }
+}
+
+impl Retired {
+    fn ended(&self, finished: &[u64]) -> bool {
+        self.until.iter().zip(finished).all(|(until, finished)| finished >= until)
     }
 }

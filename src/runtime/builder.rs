@@ -47,7 +47,8 @@ pub enum Reach {
     Auto,
     /// Over the whole ring: the reference scan. A pass costs the more the longer the ring is.
     Whole,
-    /// Over the next slots of each level, and over one round of the ring in each so many passes, a power of two.
+    /// Over the next slots of each level, and over one round of the ring in each so many passes: a power of two, or `build`
+    /// refuses it.
     Heads(u32),
 }
 
@@ -161,13 +162,15 @@ impl<'a> RuntimeBuilder<'a> {
         self
     }
 
-    /// Workers: workgroups that stay resident. 0, the default, lets the planner choose.
+    /// Workers: workgroups that stay resident. 0, the default, lets the planner choose. More than
+    /// [run at once](crate::device::Report::workers_at_once) make tasks wait: the others' parts of the ring are visited seldom.
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = workers;
         self
     }
 
-    /// Invocations of a worker. By default those of the handlers' workgroups, or a subgroup's where there are none.
+    /// Invocations of a worker. By default those of the handlers' workgroups, or a subgroup's where there are none. Rounded
+    /// up to whole subgroups and cut to what the device can do; with handlers it must be theirs.
     pub fn width(mut self, width: u32) -> Self {
         self.width = Some(width);
         self
@@ -253,6 +256,11 @@ impl<'a> RuntimeBuilder<'a> {
         (config.first_lap, config.first_ticket) = self.start;
         (config.tenants, config.credits) = self.tenants;
         config.check()?;
+        if let Reach::Heads(passes) = self.reach
+            && !passes.is_power_of_two()
+        {
+            return Err(Error::Sweep(passes));
+        }
         let thresholds = self.thresholds(offsets.levels())?;
         let mode = self.chosen_mode()?;
 

@@ -58,7 +58,7 @@ pub enum Error {
         /// Its value.
         value: String,
     },
-    /// A launch was given no number of passes between sweeps that is a power of two.
+    /// [`Reach::Heads`](super::Reach::Heads) of a number that is no power of two.
     #[error("a sweep each {0} passes: use a power of two")]
     Sweep(u32),
     /// Too many handlers.

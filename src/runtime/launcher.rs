@@ -101,6 +101,8 @@ struct State {
     /// What it was for [`Launcher::parked`].
     parked: [u32; 2],
     fruitless: u32,
+    /// Whether a launch was due while the device was [held](crate::device::Residents::is_held).
+    held_back: bool,
     pulse: Pulse,
 }
 
@@ -145,6 +147,7 @@ impl Launcher {
             progress: 0,
             parked: [0; 2],
             fruitless: 0,
+            held_back: false,
             pulse: Pulse::new(1.0 / pass_us),
         };
         Self {
@@ -223,18 +226,36 @@ impl Launcher {
                 state.set_gate(after);
                 return Ok(());
             }
-            self.set_stop(1);
-            let (value, timeline) = (state.value, state.queue.timeline().clone());
-            let rest = patience.saturating_sub(start.elapsed());
-            // Without the lock, so that nobody's call takes as long as this one.
-            let left = MutexGuard::unlocked(&mut state, || timeline.wait(value, rest));
-            if !self.device_result(&mut state, |_| left)? {
+            if !self.end_launch(&mut state, patience.saturating_sub(start.elapsed()))? {
                 state.set_gate(after);
                 return Err(Error::StillRunning { waited: patience });
             }
-            if state.running && state.value == value {
-                self.ended(&mut state);
+        }
+    }
+
+    /// Has the launch that is under way end, and waits for that; says whether it has. Another may have begun by then.
+    fn end_launch(&self, state: &mut MutexGuard<'_, State>, patience: Duration) -> Result<bool, LinkError> {
+        let start = Instant::now();
+        self.set_stop(1);
+        let (value, timeline) = (state.value, state.queue.timeline().clone());
+        // Ends: it goes round only until the patience is used up.
+        loop {
+            let rest = patience.saturating_sub(start.elapsed());
+            let begun = self.has_begun(self.heartbeat());
+            let slice = if begun { rest } else { rest.min(ROOM_AFTER) };
+            // Without the lock, so that nobody's call takes as long as this one.
+            let ended = MutexGuard::unlocked(state, || timeline.wait(value, slice));
+            if self.device_result(state, |_| ended)? {
+                if state.running && state.value == value {
+                    self.ended(state);
+                }
+                return Ok(true);
             }
+            if slice == rest {
+                return Ok(false);
+            }
+            // It can't end before those that the queue runs first, and they may stay for ever.
+            self.ask_others(state);
         }
     }
 
@@ -361,7 +382,7 @@ impl Launcher {
     }
 
     /// Looks for a sign of life of a launch that hasn't ended.
-    fn listen(&self, state: &mut State) -> Result<(), LinkError> {
+    fn listen(&self, state: &mut MutexGuard<'_, State>) -> Result<(), LinkError> {
         let now = Instant::now();
         let heartbeat = self.heartbeat();
         if state.pulse.seen().is_some() || self.has_begun(heartbeat) {
@@ -369,9 +390,15 @@ impl Launcher {
         }
         if now - state.asked.max(state.started) > ROOM_AFTER {
             state.asked = now;
-            self.device.residents().ask_others(self);
+            self.ask_others(state);
         }
         quiet_for(now - state.started, START_PATIENCE.max(self.plan.stall))
+    }
+
+    /// Asks others on the device's queue to make room, without the lock: one that is just being dropped may go here, and
+    /// drivers may make that wait for this kernel.
+    fn ask_others(&self, state: &mut MutexGuard<'_, State>) {
+        MutexGuard::unlocked(state, || self.device.residents().ask_others(self));
     }
 
     fn heartbeat(&self) -> u32 {
@@ -399,7 +426,15 @@ impl Launcher {
         let gate = state.gate;
         match gate {
             Gate::Lost(error) => Err(error),
-            Gate::Open if self.has_work(state, waiting) => self.start(state),
+            Gate::Open if self.has_work(state, waiting) => {
+                // Under the lock that `vacate` takes, so that it comes either before this or behind the launch.
+                state.held_back = self.device.residents().is_held();
+                if !state.held_back {
+                    return self.start(state);
+                }
+                self.changed.wait_for(state, patience);
+                Ok(())
+            }
             // There are completions to look at first.
             Gate::Open | Gate::Quiesced if collects => Ok(()),
             // Another thread's call may change that.
@@ -420,6 +455,22 @@ impl Resident for Launcher {
         // Without the lock. Where it is late and meets another launch, that one leaves early, and is followed by another.
         if self.has_begun(self.heartbeat()) {
             self.set_stop(1);
+        }
+    }
+
+    fn vacate(&self, patience: Duration) -> bool {
+        let mut state = self.state.lock();
+        // What goes wrong has closed the gate, and is told to whoever asks the kernel for something. A lost device runs
+        // nothing any more.
+        !state.running || self.end_launch(&mut state, patience).unwrap_or(!state.running)
+    }
+
+    fn come_back(&self) {
+        let mut state = self.state.lock();
+        let due = std::mem::take(&mut state.held_back) && !state.running && state.gate == Gate::Open;
+        if due && !self.device.residents().is_held() {
+            // As in `vacate`.
+            let _ = self.start(&mut state);
         }
     }
 }

@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use abide::device::{Device, DeviceInfo, Error, Instance, PlacementReport, Report, Selector, format_uuid};
 use serde_json::{Value, json};
 
+use crate::out;
+
 /// What can be done where there is nothing to look at.
 const NO_DRIVER: &str = "There is no Vulkan device to look at. A driver comes with your distribution (on Debian: apt \
     install libvulkan1 mesa-vulkan-drivers) or with your GPU; without either, scripts/with-driver.sh mesa COMMAND runs a \
@@ -19,11 +21,11 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Prints all devices, or the one that `device` says.
+    /// Prints all devices, whatever the environment chooses, or the one that `device` says.
     pub fn run(&self, device: Option<&Selector>) -> anyhow::Result<ExitCode> {
         let (instance, infos) = match devices() {
             Ok(found) => found,
-            Err(error) => return Ok(self.no_devices(&error)),
+            Err(error) => return self.no_devices(&error),
         };
         let infos = match device {
             Some(selector) => vec![selector.choose(&infos)?.clone()],
@@ -36,21 +38,21 @@ impl Arguments {
         let found: Vec<_> = infos.into_iter().map(open).collect();
         if self.json {
             let devices: Vec<_> = found.iter().map(|(info, report)| to_json(info, report)).collect();
-            println!("{:#}", json!({ "devices": devices }));
+            out::print(&format!("{:#}\n", json!({ "devices": devices })))?;
         } else {
             let texts: Vec<_> = found.iter().map(|(info, report)| to_text(info, report)).collect();
-            print!("{}", texts.join("\n"));
+            out::print(&texts.join("\n"))?;
         }
         let usable = found.iter().any(|(_, report)| report.is_ok());
         Ok(if usable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn no_devices(&self, error: &Error) -> ExitCode {
+    fn no_devices(&self, error: &Error) -> anyhow::Result<ExitCode> {
         if self.json {
-            println!("{:#}", json!({ "devices": [], "error": error.to_string() }));
+            out::print(&format!("{:#}\n", json!({ "devices": [], "error": error.to_string() })))?;
         }
         eprintln!("abide: {error}\n{NO_DRIVER}");
-        ExitCode::FAILURE
+        Ok(ExitCode::FAILURE)
     }
 }
 

@@ -3,6 +3,7 @@
 mod bench;
 mod demo;
 mod doctor;
+mod out;
 mod shader;
 
 use std::process::ExitCode;
@@ -44,6 +45,8 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
+        // As of any tool at the head of a pipe.
+        Err(error) if out::is_closed(&error) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("abide: {error:#}");
             ExitCode::FAILURE

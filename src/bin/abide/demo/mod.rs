@@ -25,6 +25,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use image::RgbaImage;
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 
+use crate::out;
 use dispatch::{Pipelines, Submissions, batched};
 use plan::{Plan, Rect};
 use pyramid::{LONGEST_SIDE, Product, Pyramid};
@@ -61,13 +62,13 @@ impl Arguments {
     /// Streams all images; what goes wrong with one is reported, and the others are still done.
     ///
     /// # Errors
-    /// There is no device that can do it, or the output directory can't be made.
+    /// There is no device that can do it, the output directory can't be made, or standard output can't be written.
     pub fn run(&self, device: Option<&Selector>) -> Result<ExitCode> {
         files::make_directory(&self.out)?;
         let mut demo = Demo::new(&device.map_or_else(Selector::from_env, |selector| Ok(selector.clone()))?)?;
         let mut report = demo.report();
         if !self.json {
-            println!("{} ({}), {}", report.device, report.driver, report.mode);
+            out::print(&format!("{} ({}), {}\n", report.device, report.driver, report.mode))?;
         }
         let mut names = files::Names::new();
         let drawn = self.images.is_empty().then(|| PathBuf::from("drawn"));
@@ -76,7 +77,7 @@ impl Arguments {
             match demo.image(self, path, &name) {
                 Ok(image) => {
                     if !self.json {
-                        print!("{}", image.text());
+                        out::print(&image.text())?;
                     }
                     report.images.push(image);
                 }
@@ -87,7 +88,7 @@ impl Arguments {
             }
         }
         if self.json {
-            println!("{:#}", report.json());
+            out::print(&format!("{:#}\n", report.json()))?;
         }
         Ok(if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }

@@ -16,6 +16,7 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 
 use super::samples::Samples;
+use crate::out;
 use figures::Figures;
 use ways::{Floor, Submit, Tasks, Wait, Way};
 
@@ -54,9 +55,9 @@ impl Arguments {
     pub fn run(&self, device: &Selector) -> Result<ExitCode> {
         let figures = self.measure(&Device::open(device)?)?;
         if self.json {
-            println!("{:#}", figures.to_json());
+            out::print(&format!("{:#}\n", figures.to_json()))?;
         } else {
-            print!("{}", figures.to_text());
+            out::print(&figures.to_text())?;
         }
         Ok(ExitCode::SUCCESS)
     }
