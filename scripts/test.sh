@@ -40,7 +40,7 @@ integration_tests() {
 all_steps() {
   local test driver
   printf '%s\n' setup fetch fmt clippy clippy-default doc build lib bin
-  integration_tests | grep -v '^driver_'
+  integration_tests | grep -v -e '^driver_' -e '_loom$'
   printf '%s\n' doctest loom
   for driver in "${cpu_drivers[@]}"; do
     for test in $(integration_tests | grep '^driver_'); do
@@ -120,6 +120,9 @@ run() { # STEP COMMAND...: runs it within the step's limit; its log is shown if 
     124 | 137) why="step $step was ended at its limit of $limit s" ;;
     *) why="exit status $status" ;;
   esac
+  if [ -z "$why" ] && [ "$tests" -gt 0 ] && [ "$((ok + bad + ignored))" -eq 0 ]; then
+    why='it ran no tests'
+  fi
   if [[ $step == *@* ]] && grep -qE 'Validation Error|VUID-' "$log"; then
     why="${why:+$why; }validation errors"
   fi
@@ -200,7 +203,7 @@ for step in "${steps[@]}"; do
       RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$root/target/loom \
         run loom cargo --locked --config 'profile.dev.package."*".opt-level=0' \
         --config 'profile.dev.package.loom.opt-level=2' --config 'profile.dev.package.generator.opt-level=2' \
-        test --lib loom_
+        test $(integration_tests | sed -n 's/.*_loom$/--test &/p')
       ;;
     *) test_binary "$step" ;;
   esac

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use abide::protocol::{inlet, opcode, outlet, slot};
+use abide::protocol::{inlet, outlet};
 use abide::queue::model::ModelKernel;
 use abide::queue::{
     self, Completion, CompletionQueue, HeapWords, Link, LinkError, Outcome, PushError, QueueConfig, SubmissionQueue,
-    Task, Ticket, WaitError,
+    Task, TaskError, TenantError, Ticket, WaitError,
 };
 use loom::thread;
 
@@ -29,13 +29,14 @@ impl Link for Up {
 
 type Memory = Arc<HeapWords>;
 
+/// One level, and a tenant beside tenant 0 with one credit.
 fn queues(slots: u32, window: u32) -> (SubmissionQueue<Memory>, CompletionQueue<Memory>, ModelKernel<Memory>) {
     let config = QueueConfig {
         offsets: vec![0, slots],
         windows: vec![window],
         entries: window.next_power_of_two(),
         tables: 0,
-        tenants: 1,
+        tenants: 2,
         credits: 1,
         first_lap: 0,
         first_ticket: 0,
@@ -48,8 +49,9 @@ fn queues(slots: u32, window: u32) -> (SubmissionQueue<Memory>, CompletionQueue<
 }
 
 fn push(submission: &mut SubmissionQueue<Memory>, value: u32) -> Option<Ticket> {
-    let payload = [value];
-    let task = Task::new(opcode::NOP).level(0).user_data(u64::from(value)).payload(&payload);
+    // The same in three of the slot's four units; the kernel here does nothing with the opcode.
+    let payload = [value; 4];
+    let task = Task::new(value).level(0).user_data(u64::from(value)).payload(&payload);
     match submission.push(task) {
         Ok(ticket) => Some(ticket),
         Err(PushError::Full(_)) => None,
@@ -77,9 +79,17 @@ fn run_one(kernel: &mut ModelKernel<Memory>) -> bool {
     let Some(task) = kernel.claim() else {
         return false;
     };
-    assert_eq!(task.words[slot::TENANT as usize], task.payload[0], "parts of the slot are of another task");
+    let parts = [task.opcode(), task.payload[0], task.payload[3]];
+    assert_eq!(parts, [task.payload[0]; 3], "parts of the slot are of another task");
     kernel.complete(&task, Outcome::Done, task.payload[0]);
     true
+}
+
+/// Takes in and completes one task, whatever it is.
+fn run_any(kernel: &mut ModelKernel<Memory>) -> bool {
+    let task = kernel.claim();
+    task.iter().for_each(|task| kernel.complete(task, Outcome::Done, 0));
+    task.is_some()
 }
 
 /// Runs the kernel and takes completions until nothing comes; adds the values.
@@ -220,6 +230,42 @@ fn loom_a_direct_completion_is_never_another_laps() {
         values.sort_unstable();
         assert_eq!(values, [1, 2]);
         assert_eq!((completion.outstanding(), completion.strays()), (0, 0));
+        drop(submission);
+    });
+}
+
+/// A tenant is unregistered while one thread pushes for it and another takes its completion: a task that was pushed is always
+/// counted, and one credit is never used twice.
+#[test]
+fn loom_credits_are_counted_while_a_tenant_goes() {
+    explore(3, || {
+        let (mut submission, mut completion, mut kernel) = queues(2, 2);
+        let tenants = submission.tenants();
+        let tenant = tenants.register().expect("there is room for one");
+        let task = Task::new(1).level(0).tenant(tenant);
+        submission.push(task).expect("the ring is empty");
+        run_any(&mut kernel);
+        let producer = thread::spawn(move || {
+            let pushed = match submission.push(task) {
+                Ok(_) => true,
+                Err(PushError::NoCredit(_) | PushError::Invalid(TaskError::Tenant { .. })) => false,
+                Err(error) => panic!("{error}"),
+            };
+            (submission, pushed)
+        });
+        let first = completion.poll().expect("it was completed before");
+        assert_eq!(first.outcome, Outcome::Done);
+        let gone = match tenants.unregister(tenant) {
+            Ok(()) => true,
+            Err(TenantError::InUse { .. }) => false,
+            Err(error) => panic!("{error}"),
+        };
+        let (submission, pushed) = producer.join().unwrap();
+        assert!(!(gone && pushed), "a task was pushed for a tenant that is gone");
+        assert_eq!(tenants.in_flight(tenant), (!gone).then_some(u32::from(pushed)));
+        assert_eq!(run_any(&mut kernel), pushed);
+        assert_eq!(completion.poll().is_some(), pushed);
+        assert_eq!(tenants.in_flight(tenant), (!gone).then_some(0));
         drop(submission);
     });
 }
