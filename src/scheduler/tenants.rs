@@ -85,10 +85,11 @@ impl Tenants {
     /// Becomes the one that looks at queues, if nobody is, and looks at the next ready tenant's.
     fn take_hold(&self, b: &mut Builder, cx: &Context, ready: &[Value], found: &Found) {
         let token = b.at(cx.state, state::TENANT_TOKEN);
-        // Acquire: pairs with the release in `settle`; what the last holder did to the queues is seen.
+        // Acquire: pairs with the release in `let_go`; what the last holder did to the queues is seen.
         let order = cx.order(Order::Acquire);
-        let before = b.compare_exchange(token, 0u32, 1u32, Scope::Device, order);
-        let won = b.eq(before, 0u32);
+        let free = b.value(0u32);
+        let before = b.compare_exchange(token, free, 1u32, Scope::Device, order);
+        let won = b.eq(before, free);
         b.when(won, |b| {
             let next = b.at(cx.state, state::NEXT_TENANT);
             let next = b.load(next);
@@ -133,23 +134,25 @@ impl Tenants {
         });
     }
 
-    /// Lets others look at queues again, and takes the task out of the queue where it was claimed. For the leader alone, after
-    /// the pass.
-    pub fn settle(&self, b: &mut Builder, cx: &Context, claim: &Claim, parked: Value) {
+    /// Takes the claimed task out of the queue that the leader holds. For the leader alone, after the pass and before it lets go.
+    pub fn take_out(&self, b: &mut Builder, cx: &Context, claim: &Claim) {
+        let held = b.get(self.held);
+        let tenant = b.sub(held, 1u32);
+        let head = b.get(self.head);
+        let next = b.add(head, 1u32);
+        let word = self.word(b, cx, tenant, HEAD);
+        b.store(word, next);
+        let less = b.value(u32::MAX);
+        add(b, cx, state::PARKED_COUNT, less);
+        guard::count_claim(b, cx, claim.level, claim.seen);
+    }
+
+    /// Lets others look at queues again, if the leader was the one. For the leader alone, after the pass.
+    pub fn let_go(&self, b: &mut Builder, cx: &Context) {
         let held = b.get(self.held);
         let holds = b.ne(held, 0u32);
         b.when(holds, |b| {
             b.set(self.held, 0u32);
-            let tenant = b.sub(held, 1u32);
-            b.when(parked, |b| {
-                let head = b.get(self.head);
-                let next = b.add(head, 1u32);
-                let word = self.word(b, cx, tenant, HEAD);
-                b.store(word, next);
-                let less = b.value(u32::MAX);
-                add(b, cx, state::PARKED_COUNT, less);
-                guard::count_claim(b, cx, claim.level, claim.seen);
-            });
             let next = b.at(cx.state, state::NEXT_TENANT);
             b.store(next, held);
             let token = b.at(cx.state, state::TENANT_TOKEN);

@@ -66,8 +66,7 @@ pub fn kernel(levels: u32, fences: Fences, mutation: Option<Mutation>) -> Module
             },
             |b| {
                 b.when(cx.leader, |b| {
-                    let none = b.value(false);
-                    scan.tenants().settle(b, &cx, &claim, none);
+                    scan.tenants().let_go(b, &cx);
                     rest.pass(b, &cx);
                 });
             },
@@ -99,7 +98,10 @@ fn take(b: &mut Builder, cx: &Context, tenants: &Tenants, claim: &Claim) -> Take
     let task =
         Taken { slot: b.var(claim.slot), generation: b.var(claim.generation), code: b.var(0u32), waits: b.var(false) };
     let parked = tenants.is_parked(b, cx, claim);
-    b.when(cx.leader, |b| tenants.settle(b, cx, claim, parked));
+    b.when(cx.leader, |b| {
+        b.when(parked, |b| tenants.take_out(b, cx, claim));
+        tenants.let_go(b, cx);
+    });
     b.branch(
         parked,
         |b| {

@@ -10,9 +10,9 @@ use super::pyramid::{Level, Product, Pyramid, TILE};
 pub const PARAMETERS: usize = 5;
 
 /// Tenant of the tiles at and around the visible rectangle.
-pub const VIEW: u32 = 1;
+pub const VIEW: u32 = 0;
 /// Tenant of the tiles that are fetched ahead.
-pub const PREFETCH: u32 = 2;
+pub const PREFETCH: u32 = 1;
 
 /// A rectangle of the image, in its own texels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
