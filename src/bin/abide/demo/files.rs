@@ -37,22 +37,37 @@ pub fn read(path: &Path) -> Result<RgbaImage> {
     Ok(image.into_rgba8())
 }
 
-/// Names for the output files of several images, without two the same.
+/// Names for the output files of several images, without two the same and without an input's.
 pub struct Names {
     taken: HashSet<String>,
+    directory: PathBuf,
+    inputs: HashSet<PathBuf>,
 }
 
 impl Names {
-    /// No name is taken yet.
-    pub fn new() -> Self {
-        Self { taken: HashSet::new() }
+    /// No name is taken yet; outputs go to `directory`.
+    pub fn new(directory: &Path, inputs: &[PathBuf]) -> Self {
+        let inputs = inputs.iter().filter_map(|input| input.canonicalize().ok()).collect();
+        Self { taken: HashSet::new(), directory: directory.into(), inputs }
     }
 
-    /// The file's name without folder and extension; with a number where it is taken.
+    /// Whether an output of that name would replace an input.
+    fn is_input(&self, name: &str) -> bool {
+        let ends =
+            Product::ALL.iter().flat_map(|product| ["dds", "png"].map(|kind| format!("{}.{kind}", product.name())));
+        ends.chain(["png".to_owned()]).any(|end| {
+            let output = self.directory.join(format!("{name}.{end}")).canonicalize();
+            output.is_ok_and(|output| self.inputs.contains(&output))
+        })
+    }
+
+    /// The file's name without folder and extension; with a number where it is taken or would replace an input.
     pub fn of(&mut self, path: &Path) -> String {
         let stem = path.file_stem().map_or_else(|| "image".into(), |stem| stem.to_string_lossy().into_owned());
         let numbered = (2_u64..).map(|number| format!("{stem}-{number}"));
-        let free = std::iter::once(stem.clone()).chain(numbered).find(|name| !self.taken.contains(name));
+        let free = std::iter::once(stem.clone())
+            .chain(numbered)
+            .find(|name| !self.taken.contains(name) && !self.is_input(name));
         let name = free.unwrap_or(stem);
         self.taken.insert(name.clone());
         name
@@ -128,8 +143,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_input_is_never_replaced() {
+        let directory = std::env::temp_dir().join(format!("abide-names-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let inputs = ["x.png", "x.bc1.png", "y.png"].map(|name| directory.join(name));
+        inputs.iter().for_each(|input| fs::write(input, "").unwrap());
+        let mut names = Names::new(&directory, &inputs);
+        let given = inputs.each_ref().map(|input| names.of(input));
+        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(given, ["x-2", "x.bc1", "y-2"]);
+    }
+
+    #[test]
     fn names_stay_apart() {
-        let mut names = Names::new();
+        let mut names = Names::new(Path::new("/nowhere"), &[]);
         let given = ["a/x.png", "b/x.jpg", "x", "y.tar.png"].map(|path| names.of(Path::new(path)));
         assert_eq!(given, ["x", "x-2", "x-3", "y.tar"]);
     }

@@ -70,7 +70,7 @@ impl Arguments {
         if !self.json {
             out::print(&format!("{} ({}), {}\n", report.device, report.driver, report.mode))?;
         }
-        let mut names = files::Names::new();
+        let mut names = files::Names::new(&self.out, &self.images);
         let drawn = self.images.is_empty().then(|| PathBuf::from("drawn"));
         for path in self.images.iter().chain(&drawn) {
             let name = names.of(path);
