@@ -53,12 +53,12 @@ impl Names {
 
     /// Whether an output of that name would replace an input.
     fn is_input(&self, name: &str) -> bool {
-        let ends =
-            Product::ALL.iter().flat_map(|product| ["dds", "png"].map(|kind| format!("{}.{kind}", product.name())));
-        ends.chain(["png".to_owned()]).any(|end| {
-            let output = self.directory.join(format!("{name}.{end}")).canonicalize();
-            output.is_ok_and(|output| self.inputs.contains(&output))
-        })
+        Product::ALL.iter().flat_map(|product| ["dds", "png"].map(|kind| (product.name(), kind))).any(
+            |(product, kind)| {
+                let output = self.directory.join(format!("{name}.{product}.{kind}")).canonicalize();
+                output.is_ok_and(|output| self.inputs.contains(&output))
+            },
+        )
     }
 
     /// The file's name without folder and extension; with a number where it is taken or would replace an input.
@@ -151,7 +151,7 @@ mod tests {
         let mut names = Names::new(&directory, &inputs);
         let given = inputs.each_ref().map(|input| names.of(input));
         fs::remove_dir_all(&directory).unwrap();
-        assert_eq!(given, ["x-2", "x.bc1", "y-2"]);
+        assert_eq!(given, ["x-2", "x.bc1", "y"]);
     }
 
     #[test]
