@@ -3,15 +3,19 @@
 #[expect(dead_code, reason = "shared with other tests: this one uses a part of it")]
 #[path = "common/runtime.rs"]
 mod common;
+#[expect(dead_code, reason = "shared with other tests: this one uses a part of it")]
+#[path = "common/compute.rs"]
+mod compute;
 
 use std::time::Duration;
 
 use abide::device::Mode;
 use abide::protocol::completion::fault;
-use abide::protocol::opcode;
+use abide::protocol::{completion, inlet, launch, opcode, outlet, slot, state};
 use abide::queue::{CompletionQueue, FaultCode, Outcome, SubmissionQueue, Task};
 use abide::runtime::{Policy, RuntimeBuilder};
-use abide::scheduler::Mutation;
+use abide::scheduler::fast::{self, Lanes};
+use abide::scheduler::{Fences, Mutation};
 use common::{DEADLINE, modes, policies, run_checked, scaled, until};
 
 /// How long a check of a planted fault waits for what may never come.
@@ -203,5 +207,55 @@ fn a_launch_ends_amid_a_backlog_and_the_next_one_goes_on() {
         }
         assert!(done > 0 && completion.strays() == 0);
         assert_eq!(runtime.counters().unwrap().done as usize, done);
+    }
+}
+
+/// How a kernel of one level ends a NOP that lies alone in its ring, of whose slot the units in `missing` never arrived.
+fn outcome_of(gpu: &compute::Gpu, lanes: Lanes, missing: &[usize]) -> u32 {
+    const SLOTS: u32 = 4;
+    let mut memory = vec![0; inlet::words(SLOTS, 0) as usize];
+    memory[inlet::PRIORITY_OFFSETS as usize + 1] = SLOTS;
+    let at = inlet::slot_at(0) as usize;
+    for tag in slot::TAGS {
+        memory[at + tag as usize] = 1;
+    }
+    for &unit in missing {
+        memory[at + slot::TAGS[unit] as usize] = 0;
+    }
+    let mut params = vec![0; launch::WORDS as usize];
+    for (word, value) in [
+        (launch::LAUNCH, 1),
+        (launch::SLOTS, SLOTS),
+        (launch::ENTRIES, SLOTS),
+        (launch::LOOKS, 1),
+        // The launch ends once the task has been claimed and nothing else is found.
+        (launch::TARGET, 1),
+        (launch::RANGE_LEAST, 1),
+        (launch::RANGE_MOST, 1),
+    ] {
+        params[word as usize] = value;
+    }
+    let outlet_words = outlet::words(SLOTS, SLOTS) as usize;
+    let buffers = vec![memory, vec![0; outlet_words], vec![0; state::words(SLOTS, 1, (1, 1)) as usize]];
+    let words = abide::spirv::lower(&fast::kernel(1, lanes, Fences::Full, None)).unwrap().words;
+    let job = compute::Job { buffers, params, width: 4, groups: 1, ..compute::Job::default() };
+    let outcome = gpu.run(&words, &job);
+    let entry = outlet::entry_at(SLOTS, SLOTS, 0);
+    assert_eq!(outcome.buffers[1][(entry + completion::PHASE) as usize], 1, "the task has ended");
+    outcome.buffers[1][(entry + completion::OUTCOME) as usize]
+}
+
+#[test]
+fn a_slot_that_never_arrives_whole_is_a_fault() {
+    if builders(&modes()).is_empty() {
+        return;
+    }
+    let Some(gpu) = compute::Gpu::open() else { return };
+    for lanes in [Lanes::Wide, Lanes::Few] {
+        assert_eq!(outcome_of(&gpu, lanes, &[]), completion::pack_outcome(completion::DONE, 0, 0, 0));
+        for missing in [&[1][..], &[2], &[3], &[1, 2, 3]] {
+            let torn = completion::pack_outcome(completion::FAULT, 0, fault::TORN, 0);
+            assert_eq!(outcome_of(&gpu, lanes, missing), torn, "{lanes:?}, without {missing:?}");
+        }
     }
 }

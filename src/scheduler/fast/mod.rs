@@ -1,12 +1,12 @@
 //! The fast claim policy: an elected poller, and two atomic adds for a claim.
 //!
 //! One worker at a time holds the *poller's place*. It looks at the next slot of every level at once, with its positions in
-//! registers ([`track`]), and runs a lone NOP on the spot. What it can't run so it *posts*: it adds to the level's semaphore,
+//! registers, and runs a lone NOP on the spot. What it can't run so it *posts*: it adds to the level's semaphore,
 //! and workers take from that and from a ticket word, neither ever retried (a broker queue: Kerbl et al. 2018). A level's
 //! doorbell tells it how many to post at once. A lone task that is no NOP the poller takes with it when it gives its place up.
 //!
-//! Workers claim ranges of tickets ([`claim`]), sized by what is there; plain NOPs of a range are run by a lane each, other
-//! tasks one after another by the whole worker ([`range`]). A range of Done with result 0 is one completion.
+//! Workers claim ranges of tickets, sized by what is there; plain NOPs of a range are run by a lane each, other
+//! tasks one after another by the whole worker. A range of Done with result 0 is one completion.
 //!
 //! Generations and tags are the truth here too: semaphore and doorbell only say where to look.
 

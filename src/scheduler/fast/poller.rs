@@ -27,6 +27,8 @@ struct Watch {
     active: Var,
     /// Looks in a row that found nothing.
     idle: Var,
+    /// Looks in a row at a slot of which only a part has arrived.
+    late: Var,
     /// Looks of all pollers before.
     polls: Var,
     /// Whether it gives its place up.
@@ -98,6 +100,7 @@ impl Watch {
             limit,
             active: b.var(false),
             idle: b.var(0u32),
+            late: b.var(0u32),
             polls: b.var(polls),
             done: b.var(false),
         }
@@ -232,12 +235,31 @@ impl Watch {
                         b.set(self.done, fast.few);
                     },
                     |b| {
-                        let ran = lone::take(b, fast, tracks, &self.seen, claimed, self.done);
-                        b.when(ran, |b| b.set(self.active, true));
+                        let whole = lone::take(b, fast, tracks, &self.seen, claimed, self.done);
+                        let begun = b.ne(levels, 0u32);
+                        let partial = b.eq(whole, false);
+                        let partial = b.and(partial, begun);
+                        b.when(whole, |b| b.set(self.active, true));
+                        self.wait_for_rest(b, fast, tracks, &posts, partial);
                     },
                 );
             },
         );
+    }
+
+    /// Counts looks at a slot of which only a part has arrived. After as many as a claimer would take it is posted all the same: who
+    /// claims it says what becomes of it.
+    fn wait_for_rest(&self, b: &mut Builder, fast: &Fast, tracks: &[Track], posts: &[Value], partial: Value) {
+        let late = b.get(self.late);
+        let late = b.add(late, 1u32);
+        let late = b.select(partial, late, 0u32);
+        b.set(self.late, late);
+        let lost = b.ge(late, intake::ARRIVAL_BUDGET);
+        b.when(lost, |b| {
+            b.set(self.late, 0u32);
+            lone::post(b, fast, tracks, posts);
+            b.set(self.done, fast.few);
+        });
     }
 
     /// Whether the host's stop word is set, as far as looks tell.
