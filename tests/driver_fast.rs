@@ -9,20 +9,22 @@ mod compute;
 
 use std::time::Duration;
 
-use abide::device::Mode;
+use abide::device::{DeviceType, Mode};
 use abide::protocol::completion::fault;
 use abide::protocol::{completion, inlet, launch, opcode, outlet, slot, state};
 use abide::queue::{CompletionQueue, FaultCode, Outcome, SubmissionQueue, Task};
 use abide::runtime::{Policy, RuntimeBuilder};
 use abide::scheduler::fast::{self, Lanes};
 use abide::scheduler::{Fences, Mutation};
-use common::{DEADLINE, modes, policies, run_checked, scaled, until};
+use common::{DEADLINE, device, modes, policies, run_checked, scaled, until};
 
 /// How long a check of a planted fault waits for what may never come.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Passes of a launch of a planted fault: enough to outlast [`SOON`], few enough for the runtime to be dropped.
-const PASSES: u32 = 300_000;
+fn passes() -> u32 {
+    if device().info().device_type == DeviceType::Cpu { 300_000 } else { 100_000 }
+}
 
 type Check = fn(RuntimeBuilder<'static>, Duration) -> Result<(), String>;
 
@@ -42,7 +44,7 @@ fn resident() -> Vec<Mode> {
 fn plant(mutation: Mutation, check: Check) {
     for builder in builders(&resident()) {
         check(builder.clone(), DEADLINE).unwrap();
-        match check(builder.mutation(mutation).pass_budget(PASSES), SOON) {
+        match check(builder.mutation(mutation).pass_budget(passes()), SOON) {
             Ok(()) => panic!("{mutation:?} went unnoticed"),
             Err(error) => eprintln!("{mutation:?} shows: {error}"),
         }

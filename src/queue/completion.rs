@@ -15,6 +15,7 @@ use super::link::LinkError;
 use super::outcome::{Completion, Outcome};
 use super::patience::{Next, Patience};
 use super::ready::Ready;
+use super::ring::Place;
 use super::shared::Shared;
 use super::table::{EARLY, Found, READY};
 use super::ticket::Ticket;
@@ -67,6 +68,8 @@ struct Span {
     /// The outcome word of each.
     outcome: u32,
     left: u32,
+    /// The next one's position and place, once one of the range has been found: places in a row need no division.
+    next: Option<(u64, Place)>,
 }
 
 /// A completion that was consumed and not delivered.
@@ -299,7 +302,12 @@ impl<W: Words> CompletionQueue<W> {
             if tenant != 0 {
                 self.shared.tenants.leave(tenant);
             }
-            let place = self.shared.levels[level as usize].ring.place(found.position);
+            let ring = &self.shared.levels[level as usize].ring;
+            let place = match self.range.next {
+                Some((position, place)) if position == found.position => place,
+                _ => ring.place(found.position),
+            };
+            self.range.next = (self.range.left > 0).then(|| (found.position + 1, ring.next(place)));
             let consumed = &mut self.consumed[place.slot as usize];
             *consumed = consumed.wrapping_add(1);
             if found.flags != EARLY {
@@ -331,7 +339,7 @@ impl<W: Words> CompletionQueue<W> {
         // The entry is used up here: the kernel may write another once the range's tasks are delivered.
         self.head = self.head.wrapping_add(1);
         let outcome = outcome & (completion::RANGE - 1);
-        self.range = Span { name, outcome, left };
+        self.range = Span { name, outcome, left, next: None };
         Some((0, name, outcome))
     }
 
