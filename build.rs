@@ -1,4 +1,4 @@
-//! Bakes what the library ships: the scan kernel for each number of levels; and for the binary its shaders.
+//! Bakes what the library ships: the kernels of each policy for each number of levels; and for the binary its shaders.
 //!
 //! The pure modules are included by path, so what is baked here is what the library would lower at run time.
 
@@ -28,20 +28,24 @@ fn main() -> anyhow::Result<()> {
     // The modules above are sources of this script: cargo builds and runs it anew when one of them changes.
     println!("cargo:rerun-if-changed=build.rs");
     let out = PathBuf::from(env::var_os("OUT_DIR").context("OUT_DIR is not set: cargo sets it for build scripts")?);
-    bake_scan(&out)?;
+    let fences = scheduler::Fences::Full;
+    bake_kernels(&out, "scan", |levels| scheduler::kernel(levels, fences, None))?;
+    for (name, lanes) in [("fast_wide", scheduler::fast::Lanes::Wide), ("fast_few", scheduler::fast::Lanes::Few)] {
+        bake_kernels(&out, name, |levels| scheduler::fast::kernel(levels, lanes, fences, None))?;
+    }
     #[cfg(feature = "cli")]
     bake_shaders(&out)?;
     Ok(())
 }
 
-/// Writes `scan.rs`: the expression of an array of kernels, by levels.
-fn bake_scan(out: &Path) -> anyhow::Result<()> {
+/// Writes an array of kernels, by levels, as an expression.
+fn bake_kernels(out: &Path, name: &str, kernel: impl Fn(u32) -> ir::Module) -> anyhow::Result<()> {
     let mut text = String::from("[\n");
     for levels in 1..=protocol::MAX_LEVELS {
-        let lowered = spirv::lower(&scheduler::kernel(levels, scheduler::Fences::Full, None))
-            .with_context(|| format!("the scan kernel for {levels} levels can't be lowered"))?;
+        let lowered = spirv::lower(&kernel(levels))
+            .with_context(|| format!("the kernel {name} for {levels} levels can't be lowered"))?;
         let spirv::Interface { dispatch, task, local_index } =
-            lowered.interface.with_context(|| format!("the scan kernel for {levels} levels calls no handlers"))?;
+            lowered.interface.with_context(|| format!("the kernel {name} for {levels} levels calls no handlers"))?;
         writeln!(text, "Baked {{ levels: {levels},")?;
         writeln!(
             text,
@@ -51,7 +55,7 @@ fn bake_scan(out: &Path) -> anyhow::Result<()> {
         text.push_str("] },\n");
     }
     text.push_str("]\n");
-    let path = out.join("scan.rs");
+    let path = out.join(name).with_extension("rs");
     fs::write(&path, text).with_context(|| format!("{} can't be written", path.display()))
 }
 

@@ -141,3 +141,24 @@ fn a_reader_that_goes_and_a_full_disk_are_no_panics() {
     let said = String::from_utf8_lossy(&full.stderr);
     assert!(full.status.code() == Some(1) && said.starts_with("abide: standard output can't be written"), "{full:?}");
 }
+
+#[test]
+fn bench_throughput_measures_what_it_is_asked_for() {
+    let Some(driver) = driver() else { return };
+    let arguments =
+        ["bench", "throughput", "--json", "--ms", "20", "--producers", "0,2", "--batch", "7", "--slots", "400"];
+    let figures = json(&arguments);
+    let throughput = &figures["throughput"];
+    for key in ["tasks_per_s", "submits_per_s", "publish_ceiling_per_s", "drain_per_s"] {
+        assert!(throughput[key].as_f64().is_some_and(|rate| rate > 0.0), "{key}: {figures:#}");
+    }
+    let rows = throughput["sweep"].as_array().unwrap();
+    let policies = if driver == "mesa-stock" { vec!["scan"] } else { vec!["fast", "scan"] };
+    let asked = policies.iter().flat_map(|policy| [(*policy, 0), (*policy, 2)]);
+    assert!(rows.iter().map(|row| (row["policy"].as_str().unwrap(), row["producers"].as_u64().unwrap())).eq(asked));
+    for row in rows {
+        assert_eq!((&row["batch"], &row["slots"]), (&7.into(), &400.into()), "{row:#}");
+        assert!(row["n"].as_u64().is_some_and(|n| n > 0), "{row:#}");
+    }
+    assert_eq!(run(&["bench", "throughput", "--policy", "none"]).status.code(), Some(2));
+}

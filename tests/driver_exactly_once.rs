@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use abide::protocol::{PRIORITY_LEVELS, opcode};
 use abide::queue::{Outcome, PushError, SubmissionQueue, Task};
 use abide::runtime::RuntimeBuilder;
-use common::{DEADLINE, modes, scaled};
+use common::{DEADLINE, scaled, ways};
 
 /// Threads that push.
 const PRODUCERS: u64 = 4;
@@ -111,16 +111,16 @@ fn run(builder: RuntimeBuilder<'_>, tasks: u64) {
 
 #[test]
 fn many_producers_and_one_consumer() {
-    for mode in modes() {
+    for (mode, policy) in ways() {
         let (tasks, start) = (scaled(20_000), Instant::now());
-        run(common::builder().mode(mode), tasks);
+        run(common::builder().mode(mode).policy(policy), tasks);
         eprintln!("{tasks} tasks in mode {}: {:.1?}", mode.name(), start.elapsed());
     }
 }
 
 #[test]
 fn the_wrap_of_positions_and_tickets_meets_many_producers() {
-    for mode in modes() {
-        run(common::builder().mode(mode).start_at((1 << 32) - 2, u32::MAX - 1000), scaled(4_000));
+    for (mode, policy) in ways() {
+        run(common::builder().mode(mode).policy(policy).start_at((1 << 32) - 2, u32::MAX - 1000), scaled(4_000));
     }
 }

@@ -27,27 +27,33 @@ use abide::protocol::{completion, inlet, launch, outlet, slot, state};
 use abide::queue::{
     CompletionQueue, FaultCode, HeapWords, Link, LinkError, Outcome, QueueConfig, SubmissionQueue, Task, Words,
 };
-use abide::runtime::{BufferRange, Health, Reach, Runtime, RuntimeBuilder};
+use abide::runtime::{BufferRange, Health, Policy, Reach, Runtime, RuntimeBuilder};
 use abide::scheduler::{Fences, Mutation, probe};
-use common::{DEADLINE, device, modes, scaled};
+use common::{DEADLINE, device, modes, policies, scaled};
 
 /// How long a check of a planted fault waits for what may never come.
 const SOON: Duration = Duration::from_secs(2);
 
 type Check = fn(RuntimeBuilder<'static>, Duration) -> Result<(), String>;
 
-/// Runs a check in each of the modes, which must hold, and with the fault planted in the first of them, where it must not.
-fn plant(mutation: Mutation, modes: &[Mode], check: Check) {
-    for &mode in modes {
-        check(common::builder().mode(mode), DEADLINE).unwrap_or_else(|error| panic!("{}: {error}", mode.name()));
+/// Runs a check in each of the modes, which must hold.
+fn hold(policy: Policy, modes: &[Mode], check: Check) {
+    for &mode in modes.iter().filter(|_| policies().contains(&policy)) {
+        check(common::builder().policy(policy).mode(mode), DEADLINE)
+            .unwrap_or_else(|error| panic!("{}, {}: {error}", policy.name(), mode.name()));
     }
-    let Some(&mode) = modes.first() else {
-        eprintln!("SKIPPED: the device keeps no kernel resident");
+}
+
+/// Runs a check in each of the modes, which must hold, and with the fault planted in the first of them, where it must not.
+fn plant(policy: Policy, mutation: Mutation, modes: &[Mode], check: Check) {
+    hold(policy, modes, check);
+    let Some(&mode) = modes.first().filter(|_| policies().contains(&policy)) else {
+        eprintln!("SKIPPED: the device can't do it");
         return;
     };
-    match check(common::builder().mode(mode).mutation(mutation), SOON) {
-        Ok(()) => panic!("{mutation:?} went unnoticed"),
-        Err(error) => eprintln!("{mutation:?} shows: {error}"),
+    match check(common::builder().policy(policy).mode(mode).mutation(mutation), SOON) {
+        Ok(()) => panic!("{}: {mutation:?} went unnoticed", policy.name()),
+        Err(error) => eprintln!("{}: {mutation:?} shows: {error}", policy.name()),
     }
 }
 
@@ -129,7 +135,8 @@ fn a_lone_level_runs_on(builder: RuntimeBuilder<'static>, patience: Duration) ->
 
 #[test]
 fn fault_b01_the_guard_waits_for_nobody_without_work() {
-    plant(Mutation::GuardShutsOut, &modes(), a_lone_level_runs_on);
+    plant(Policy::Scan, Mutation::GuardShutsOut, &modes(), a_lone_level_runs_on);
+    hold(Policy::Fast, &modes(), a_lone_level_runs_on);
 }
 
 /// Every level's tasks are claimed within the guard's bound, under a flood at a more urgent one.
@@ -152,17 +159,21 @@ fn no_level_starves(builder: RuntimeBuilder<'static>, patience: Duration) -> Res
 
 #[test]
 fn fault_b02_no_level_starves_under_a_flood() {
-    plant(Mutation::GuardAsClass, &modes(), no_level_starves);
+    plant(Policy::Scan, Mutation::GuardAsClass, &modes(), no_level_starves);
+    plant(Policy::Fast, Mutation::GuardAsClass, &modes(), no_level_starves);
 }
 
 #[test]
 fn a_level_without_a_guard_runs_only_when_nothing_more_urgent_waits() {
-    for mode in modes() {
-        let builder = common::builder().mode(mode).starvation_threshold(IDLE, 0).starvation_threshold(LOW, 5);
-        let order = order_of(builder, &[(NORMAL, 100), (LOW, 3), (IDLE, 2)], DEADLINE).unwrap();
-        assert_eq!(order[103..], [IDLE; 2], "{order:?}");
+    let without = |builder: RuntimeBuilder<'static>, patience| {
+        let builder = builder.starvation_threshold(IDLE, 0).starvation_threshold(LOW, 5);
+        let order = order_of(builder, &[(NORMAL, 100), (LOW, 3), (IDLE, 2)], patience)?;
+        ensure(order[103..] == [IDLE; 2], || format!("{order:?}"))?;
         let first_low = order.iter().position(|&level| level == LOW);
-        assert!(matches!(first_low, Some(5 | 6)), "{order:?}");
+        ensure(matches!(first_low, Some(5 | 6)), || format!("{order:?}"))
+    };
+    for policy in [Policy::Scan, Policy::Fast] {
+        hold(policy, &modes(), without);
     }
     let refused = common::builder().starvation_threshold(PRIORITY_LEVELS, 1).build().err().unwrap();
     assert_eq!(refused.to_string(), "a starvation threshold for level 5 of a ring with 5: use 0 to 4");
@@ -170,7 +181,8 @@ fn a_level_without_a_guard_runs_only_when_nothing_more_urgent_waits() {
 
 #[test]
 fn fault_b04_the_level_is_acted_on() {
-    plant(Mutation::IgnoreLevel, &modes(), levels_are_acted_on);
+    plant(Policy::Scan, Mutation::IgnoreLevel, &modes(), levels_are_acted_on);
+    plant(Policy::Fast, Mutation::IgnoreLevel, &modes(), levels_are_acted_on);
 }
 
 /// How the kernel ends a NOP whose slot names `tenant`, of two tenants that there can be and one that is registered; run by
@@ -255,8 +267,8 @@ fn blocked_tasks_run_later(builder: RuntimeBuilder<'static>, patience: Duration)
 
 #[test]
 fn fault_b11_a_blocked_tenants_task_is_not_lost() {
-    plant(Mutation::ParkForgets, &modes(), blocked_tasks_run_later);
-    plant(Mutation::IgnoreMask, &modes(), blocked_tasks_run_later);
+    plant(Policy::Scan, Mutation::ParkForgets, &modes(), blocked_tasks_run_later);
+    plant(Policy::Scan, Mutation::IgnoreMask, &modes(), blocked_tasks_run_later);
 }
 
 /// One worker's lanes run the tasks of every slot of a ring that is far longer.
@@ -276,7 +288,8 @@ fn few_lanes_cover_the_ring(builder: RuntimeBuilder<'static>, patience: Duration
 
 #[test]
 fn fault_b06_few_lanes_cover_any_ring() {
-    plant(Mutation::OneProbe, &modes(), few_lanes_cover_the_ring);
+    plant(Policy::Scan, Mutation::OneProbe, &modes(), few_lanes_cover_the_ring);
+    hold(Policy::Fast, &modes(), few_lanes_cover_the_ring);
 }
 
 /// How often the lanes of `workers` workers visit each slot of a level in one pass.
@@ -338,7 +351,8 @@ fn generations_tell_laps_apart(builder: RuntimeBuilder<'static>, patience: Durat
 
 #[test]
 fn fault_b12_a_slot_used_again_is_another_task() {
-    plant(Mutation::NoGeneration, &modes(), generations_tell_laps_apart);
+    plant(Policy::Scan, Mutation::NoGeneration, &modes(), generations_tell_laps_apart);
+    hold(Policy::Fast, &modes(), generations_tell_laps_apart);
 }
 
 /// Words of the buffer of which a part is bound.
@@ -376,7 +390,8 @@ fn built_ins_stay_in_their_bindings(builder: RuntimeBuilder<'static>, patience: 
 
 #[test]
 fn fault_b13_built_ins_stay_in_their_bindings() {
-    plant(Mutation::UncheckedIndex, &modes(), built_ins_stay_in_their_bindings);
+    plant(Policy::Scan, Mutation::UncheckedIndex, &modes(), built_ins_stay_in_their_bindings);
+    plant(Policy::Fast, Mutation::UncheckedIndex, &modes(), built_ins_stay_in_their_bindings);
 }
 
 #[test]
@@ -436,7 +451,8 @@ fn the_host_publishes_into_a_running_launch(
 
 #[test]
 fn fault_b17_the_host_publishes_into_a_running_launch() {
-    plant(Mutation::LeaveAtOnce, &resident(), the_host_publishes_into_a_running_launch);
+    plant(Policy::Scan, Mutation::LeaveAtOnce, &resident(), the_host_publishes_into_a_running_launch);
+    plant(Policy::Fast, Mutation::LeaveAtOnce, &resident(), the_host_publishes_into_a_running_launch);
 }
 
 /// Two slots, used again as soon as the kernel says so: no payload is copied too late.
@@ -452,7 +468,8 @@ fn payloads_are_copied_before_their_slot_is_free(
 #[test]
 fn fault_a_slot_is_free_only_once_its_payload_is_copied() {
     if device().info().device_type == DeviceType::Cpu {
-        plant(Mutation::TakenEarly, &resident(), payloads_are_copied_before_their_slot_is_free);
+        plant(Policy::Scan, Mutation::TakenEarly, &resident(), payloads_are_copied_before_their_slot_is_free);
+        plant(Policy::Fast, Mutation::TakenEarly, &resident(), payloads_are_copied_before_their_slot_is_free);
     } else {
         // A GPU copies the slot long before the host could fill it again: the planted fault doesn't show there.
         eprintln!("INCONCLUSIVE: only the kernel that ships is checked");
@@ -464,7 +481,9 @@ fn fault_a_slot_is_free_only_once_its_payload_is_copied() {
 #[test]
 fn fault_b10_workers_read_what_was_published() {
     let shape = |builder: RuntimeBuilder<'static>| builder.levels(1).slots(64).in_flight(1024);
-    payloads::run_payloads(shape(common::builder()), scaled(2_000), DEADLINE).unwrap();
+    for policy in policies() {
+        payloads::run_payloads(shape(common::builder().policy(policy)), scaled(2_000), DEADLINE).unwrap();
+    }
     if device().info().device_type == DeviceType::Cpu {
         eprintln!("INCONCLUSIVE: the kernel without fences is not run on CPU drivers");
         return;

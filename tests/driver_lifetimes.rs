@@ -15,23 +15,24 @@ use abide::protocol::completion::fault;
 use abide::protocol::{PRIORITY_LEVELS, opcode};
 use abide::queue::{CompletionQueue, FaultCode, LinkError, Outcome, PushError, SubmissionQueue, Task, WaitError};
 use abide::runtime::{BufferRange, Error, Health, Reach, Runtime};
-use common::{DEADLINE, device, modes, run_checked, scaled};
+use common::{DEADLINE, device, modes, run_checked, scaled, ways};
 
 /// How long dropping a runtime may take: its patience with the kernel, then the launch queue's.
 const DROP_BOUND: Duration = Duration::from_secs(7);
 
 #[test]
 fn launches_of_one_pass_finish_everything() {
-    for mode in modes() {
-        let builder = common::builder().mode(mode).slots(64).workers(2).reach(Reach::Whole);
+    for (mode, policy) in ways() {
+        let builder = common::builder().mode(mode).policy(policy).slots(64).workers(2).reach(Reach::Whole);
         run_checked(builder.pass_budget(1), scaled(500));
     }
 }
 
 #[test]
 fn launches_too_short_to_look_at_every_slot_finish_or_say_so() {
-    for mode in modes() {
-        let builder = common::builder().mode(mode).slots(512).workers(1).reach(Reach::Heads(16)).pass_budget(1);
+    for (mode, policy) in ways() {
+        let builder =
+            common::builder().mode(mode).policy(policy).slots(512).workers(1).reach(Reach::Heads(16)).pass_budget(1);
         let (_runtime, mut submission, mut completion) = builder.build().unwrap();
         for number in 0..scaled(200) {
             match submission.push(Task::new(opcode::NOP).level(number as u32 % PRIORITY_LEVELS)) {
@@ -73,9 +74,10 @@ struct Parts {
 
 #[test]
 fn halves_and_runtime_go_in_any_order() {
-    for mode in modes() {
+    for (mode, policy) in ways() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            let (runtime, mut submission, completion) = common::builder().mode(mode).slots(40).build().unwrap();
+            let (runtime, mut submission, completion) =
+                common::builder().mode(mode).policy(policy).slots(40).build().unwrap();
             for number in 0..30 {
                 submission.push(Task::new(opcode::NOP).level(number % PRIORITY_LEVELS)).unwrap();
             }
@@ -101,8 +103,9 @@ fn halves_and_runtime_go_in_any_order() {
 
 #[test]
 fn halves_outlive_their_runtime() {
-    for mode in modes() {
-        let (runtime, mut submission, mut completion) = common::builder().mode(mode).slots(40).build().unwrap();
+    for (mode, policy) in ways() {
+        let (runtime, mut submission, mut completion) =
+            common::builder().mode(mode).policy(policy).slots(40).build().unwrap();
         let tickets: Vec<_> = (0..8).map(|_| submission.push(Task::new(opcode::NOP)).unwrap()).collect();
         submission.publish().unwrap();
         drop(runtime);
@@ -124,8 +127,8 @@ fn halves_outlive_their_runtime() {
 
 #[test]
 fn who_waits_while_the_runtime_goes_is_told() {
-    for mode in modes() {
-        let (runtime, mut submission, mut completion) = common::builder().mode(mode).build().unwrap();
+    for (mode, policy) in ways() {
+        let (runtime, mut submission, mut completion) = common::builder().mode(mode).policy(policy).build().unwrap();
         runtime.quiesce(DEADLINE).unwrap();
         let ticket = submission.push(Task::new(opcode::NOP)).unwrap();
         submission.publish().unwrap();
@@ -145,8 +148,9 @@ fn who_waits_while_the_runtime_goes_is_told() {
 /// Tables and buffers are dropped while tasks that name them wait: the tasks write what they were given all the same.
 #[test]
 fn tables_and_buffers_last_as_long_as_their_tasks() {
-    for mode in modes() {
-        let (runtime, mut submission, mut completion) = common::builder().mode(mode).tables(2).build().unwrap();
+    for (mode, policy) in ways() {
+        let (runtime, mut submission, mut completion) =
+            common::builder().mode(mode).policy(policy).tables(2).build().unwrap();
         for round in 0..20 {
             runtime.quiesce(DEADLINE).unwrap();
             let buffer = runtime.buffer("short-lived", 4096).unwrap();
@@ -237,8 +241,9 @@ fn parts_of_buffers_are_checked() {
 #[test]
 fn quiescing_under_many_publishers_loses_nothing() {
     const THREADS: u64 = 8;
-    for mode in modes() {
-        let (runtime, submission, mut completion) = common::builder().mode(mode).slots(80).build().unwrap();
+    for (mode, policy) in ways() {
+        let (runtime, submission, mut completion) =
+            common::builder().mode(mode).policy(policy).slots(80).build().unwrap();
         let share = scaled(150);
         let over = AtomicBool::new(false);
         let rounds = AtomicU64::new(0);
@@ -288,8 +293,8 @@ fn quiescing_under_many_publishers_loses_nothing() {
 /// Two runtimes on one device, and so on one queue: a busy one lets the other one run.
 #[test]
 fn two_runtimes_share_a_device() {
-    for mode in modes() {
-        let build = || common::builder().mode(mode).slots(64).workers(1).build().unwrap();
+    for (mode, policy) in ways() {
+        let build = || common::builder().mode(mode).policy(policy).slots(64).workers(1).build().unwrap();
         let (_busy_runtime, mut busy, mut busy_done) = build();
         let (_other_runtime, mut other, mut other_done) = build();
         let over = AtomicBool::new(false);

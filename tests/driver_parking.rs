@@ -7,18 +7,25 @@ mod common;
 
 use std::time::{Duration, Instant};
 
+use abide::device::Mode;
 use abide::protocol::opcode;
 use abide::queue::Task;
-use abide::runtime::{Health, Reach, RuntimeBuilder};
-use common::{DEADLINE, modes, scaled};
+use abide::runtime::{Health, Policy, Reach, RuntimeBuilder};
+use common::{DEADLINE, scaled, ways};
 
 /// The longest that a task may wait. Stated are 1 ms to notice and the time of a launch; the rest is for cores that run
 /// other things, for seconds on a machine that builds meanwhile.
 const BOUND: Duration = Duration::from_secs(10);
 
 /// Parks after the first look at every slot that found nothing.
-fn parks_at_once(mode: abide::device::Mode) -> RuntimeBuilder<'static> {
-    common::builder().mode(mode).slots(64).workers(2).reach(Reach::Whole).park_after(Duration::from_nanos(1))
+fn parks_at_once((mode, policy): (Mode, Policy)) -> RuntimeBuilder<'static> {
+    common::builder()
+        .mode(mode)
+        .policy(policy)
+        .slots(64)
+        .workers(2)
+        .reach(Reach::Whole)
+        .park_after(Duration::from_nanos(1))
 }
 
 /// Lets up to a fifth of a millisecond pass, most often far less, without giving the core away.
@@ -35,8 +42,8 @@ fn dawdle(random: &mut u64) {
 
 #[test]
 fn no_task_waits_for_long() {
-    for mode in modes() {
-        let (_runtime, mut submission, mut completion) = parks_at_once(mode).build().unwrap();
+    for way in ways() {
+        let (_runtime, mut submission, mut completion) = parks_at_once(way).build().unwrap();
         let ticket = submission.push(Task::new(opcode::NOP)).unwrap();
         submission.publish().unwrap();
         completion.wait(ticket, DEADLINE).unwrap();
@@ -67,7 +74,7 @@ fn no_task_waits_for_long() {
         let mean = sum / tasks;
         eprintln!(
             "{tasks} tasks raced against parking in mode {}: {mean:.1?} each, {longest:.1?} at most",
-            mode.name()
+            way.0.name()
         );
         assert_eq!(completion.strays(), 0);
     }
@@ -75,8 +82,8 @@ fn no_task_waits_for_long() {
 
 #[test]
 fn several_producers_meet_a_kernel_that_parks() {
-    for mode in modes() {
-        let (runtime, submission, mut completion) = parks_at_once(mode).build().unwrap();
+    for way in ways() {
+        let (runtime, submission, mut completion) = parks_at_once(way).build().unwrap();
         let share = scaled(500);
         std::thread::scope(|scope| {
             for producer in 0..4u64 {
@@ -111,8 +118,8 @@ fn several_producers_meet_a_kernel_that_parks() {
 /// With a keeper a program may publish and never look again: its tasks run, and the kernel parks once they have.
 #[test]
 fn a_keeper_runs_what_nobody_waits_for() {
-    for mode in modes() {
-        let builder = parks_at_once(mode).keeper(true);
+    for way in ways() {
+        let builder = parks_at_once(way).keeper(true);
         let (runtime, mut submission, completion) = builder.build().unwrap();
         let counter = runtime.buffer("counter", 64).unwrap();
         let table = runtime.bind(&[&counter]).unwrap();
@@ -130,7 +137,7 @@ fn a_keeper_runs_what_nobody_waits_for() {
             longest = if number == 0 { Duration::ZERO } else { longest.max(start.elapsed()) };
         }
         assert!(longest < BOUND, "a task ran after {longest:?}");
-        eprintln!("{tasks} tasks with a keeper in mode {}: {longest:.1?} at most", mode.name());
+        eprintln!("{tasks} tasks with a keeper in mode {}: {longest:.1?} at most", way.0.name());
         // Completions that nobody takes are no reason to launch again, and nothing is wrong with a kernel that parks.
         let quiet = std::time::Instant::now();
         while quiet.elapsed() < Duration::from_millis(300) {
@@ -146,8 +153,8 @@ fn a_keeper_runs_what_nobody_waits_for() {
 /// Publishing nothing new, again and again, launches nothing: tasks that have run are no reason.
 #[test]
 fn completions_that_wait_launch_nothing() {
-    for mode in modes() {
-        let (runtime, mut submission, mut completion) = parks_at_once(mode).build().unwrap();
+    for way in ways() {
+        let (runtime, mut submission, mut completion) = parks_at_once(way).build().unwrap();
         let ticket = submission.push(Task::new(opcode::NOP)).unwrap();
         let counters = || runtime.counters().is_some_and(|counters| counters.done == 0);
         submission.publish().unwrap();

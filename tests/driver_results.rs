@@ -14,7 +14,7 @@ use std::time::Instant;
 use abide::device::{Buffer, DeviceType};
 use abide::queue::{Completion, Outcome, Task};
 use abide::runtime::Runtime;
-use common::{DEADLINE, device, modes, scaled};
+use common::{DEADLINE, device, scaled, ways};
 use handlers::{FILL_WORDS, fill, fill_word};
 
 /// Words of each task's results that the host looks at one by one.
@@ -78,8 +78,8 @@ fn no_result_is_stale() {
     let (workers, tasks) = (if gpu { 64 } else { 0 }, scaled(300));
     // A million tasks are read in full 5,000 times.
     let whole_each = (tasks / 5_000).max(8);
-    for mode in modes() {
-        let mut builder = common::builder().mode(mode).slots(320).workers(workers);
+    for (mode, policy) in ways() {
+        let mut builder = common::builder().mode(mode).policy(policy).slots(320).workers(workers);
         let opcode = builder.handler(fill(), "main");
         let (runtime, mut submission, mut completion) = builder.build().unwrap();
         let regions = runtime.plan().worker_groups * 2;
@@ -123,8 +123,8 @@ fn no_result_is_stale() {
 
 #[test]
 fn the_longest_payloads_arrive_whole_over_many_laps() {
-    for mode in modes() {
-        let builder = common::builder().mode(mode).levels(1).slots(5).in_flight(64);
+    for (mode, policy) in ways() {
+        let builder = common::builder().mode(mode).policy(policy).levels(1).slots(5).in_flight(64);
         payloads::run_payloads(builder, scaled(4_000), DEADLINE).unwrap();
     }
 }

@@ -10,12 +10,12 @@ use abide::protocol::completion::fault;
 use abide::protocol::{CRITICAL, IDLE, NORMAL, opcode};
 use abide::queue::{FaultCode, LinkError, Outcome, PushError, Task, WaitError};
 use abide::runtime::{Error, Health, Reach};
-use common::{DEADLINE, modes, run_checked};
+use common::{DEADLINE, run_checked, ways};
 
 #[test]
 fn a_nop_comes_back_with_its_payload() {
-    for mode in modes() {
-        let (_runtime, mut submission, mut completion) = common::builder().mode(mode).build().unwrap();
+    for (mode, policy) in ways() {
+        let (_runtime, mut submission, mut completion) = common::builder().mode(mode).policy(policy).build().unwrap();
         for round in 0..100u32 {
             let payload = [round];
             let task = Task::new(opcode::NOP).level(round % 5).user_data(7).payload(&payload);
@@ -31,8 +31,8 @@ fn a_nop_comes_back_with_its_payload() {
 
 #[test]
 fn built_ins_reach_bound_memory_and_nothing_else() {
-    for mode in modes() {
-        let (runtime, mut submission, mut completion) = common::builder().mode(mode).build().unwrap();
+    for (mode, policy) in ways() {
+        let (runtime, mut submission, mut completion) = common::builder().mode(mode).policy(policy).build().unwrap();
         let (to, from) = (runtime.buffer("to", 256).unwrap(), runtime.buffer("from", 256).unwrap());
         let words = to.mapped().unwrap();
         from.mapped().unwrap().write(0, &(100..164).collect::<Vec<u32>>());
@@ -68,8 +68,8 @@ fn built_ins_reach_bound_memory_and_nothing_else() {
 
 #[test]
 fn unknown_opcodes_and_missing_tables_are_faults() {
-    for mode in modes() {
-        let (_runtime, mut submission, mut completion) = common::builder().mode(mode).build().unwrap();
+    for (mode, policy) in ways() {
+        let (_runtime, mut submission, mut completion) = common::builder().mode(mode).policy(policy).build().unwrap();
         for (opcode, code) in [
             (opcode::SHUTDOWN + 1, fault::NO_HANDLER),
             (opcode::FIRST_HANDLER, fault::NO_HANDLER),
@@ -86,17 +86,17 @@ fn unknown_opcodes_and_missing_tables_are_faults() {
 
 #[test]
 fn a_small_ring_goes_round_many_times() {
-    for mode in modes() {
-        let builder = common::builder().mode(mode).slots(40).in_flight(64);
+    for (mode, policy) in ways() {
+        let builder = common::builder().mode(mode).policy(policy).slots(40).in_flight(64);
         run_checked(builder, common::scaled(20_000));
     }
 }
 
 #[test]
 fn positions_and_tickets_wrap() {
-    for mode in modes() {
+    for (mode, policy) in ways() {
         for reach in [Reach::Whole, Reach::Heads(16)] {
-            let builder = common::builder().mode(mode).slots(23).in_flight(64).reach(reach);
+            let builder = common::builder().mode(mode).policy(policy).slots(23).in_flight(64).reach(reach);
             run_checked(builder.start_at((1 << 32) - 3, u32::MAX - 50), common::scaled(2_000));
         }
     }
@@ -112,9 +112,9 @@ fn every_number_of_levels_and_any_split_works() {
 
 #[test]
 fn more_urgent_tasks_run_first() {
-    for mode in modes() {
+    for (mode, policy) in ways() {
         let (runtime, mut submission, mut completion) =
-            common::builder().mode(mode).workers(1).reach(Reach::Whole).build().unwrap();
+            common::builder().mode(mode).policy(policy).workers(1).reach(Reach::Whole).build().unwrap();
         runtime.quiesce(DEADLINE).unwrap();
         let mut pushed = Vec::new();
         for level in [IDLE, NORMAL, CRITICAL, NORMAL, CRITICAL] {
@@ -129,9 +129,9 @@ fn more_urgent_tasks_run_first() {
 
 #[test]
 fn a_parked_kernel_is_launched_by_the_next_publish() {
-    for mode in modes() {
+    for (mode, policy) in ways() {
         let (runtime, mut submission, mut completion) =
-            common::builder().mode(mode).park_after(Duration::from_millis(2)).build().unwrap();
+            common::builder().mode(mode).policy(policy).park_after(Duration::from_millis(2)).build().unwrap();
         for round in 0..5 {
             let ticket = submission.push(Task::new(opcode::NOP).payload(&[round])).unwrap();
             submission.publish().unwrap();
@@ -143,8 +143,8 @@ fn a_parked_kernel_is_launched_by_the_next_publish() {
 
 #[test]
 fn quiesce_keeps_tasks_and_resume_runs_them() {
-    for mode in modes() {
-        let (runtime, mut submission, mut completion) = common::builder().mode(mode).build().unwrap();
+    for (mode, policy) in ways() {
+        let (runtime, mut submission, mut completion) = common::builder().mode(mode).policy(policy).build().unwrap();
         let first = submission.push(Task::new(opcode::NOP)).unwrap();
         submission.publish().unwrap();
         completion.wait(first, DEADLINE).unwrap();
@@ -162,8 +162,9 @@ fn quiesce_keeps_tasks_and_resume_runs_them() {
 #[test]
 fn shutdown_ends_the_runtime_and_unfinished_tasks_stay_known() {
     const TASKS: u64 = 800;
-    for mode in modes() {
-        let (runtime, mut submission, mut completion) = common::builder().mode(mode).workers(1).build().unwrap();
+    for (mode, policy) in ways() {
+        let (runtime, mut submission, mut completion) =
+            common::builder().mode(mode).policy(policy).workers(1).build().unwrap();
         runtime.quiesce(DEADLINE).unwrap();
         let shutdown = submission.push(Task::new(opcode::SHUTDOWN).level(CRITICAL)).unwrap();
         for number in 0..TASKS {
@@ -193,8 +194,8 @@ fn shutdown_ends_the_runtime_and_unfinished_tasks_stay_known() {
 
 #[test]
 fn a_launch_that_ends_by_its_budget_is_followed_by_another() {
-    for mode in modes() {
-        let builder = common::builder().mode(mode).slots(64).pass_budget(50);
+    for (mode, policy) in ways() {
+        let builder = common::builder().mode(mode).policy(policy).slots(64).pass_budget(50);
         run_checked(builder, common::scaled(3_000));
     }
 }
@@ -209,8 +210,9 @@ fn rare_sweeps_leave_no_task_unseen() {
 
 #[test]
 fn stop_in_the_middle_of_a_full_ring_loses_nothing_silently() {
-    for mode in modes() {
-        let (runtime, mut submission, mut completion) = common::builder().mode(mode).slots(320).build().unwrap();
+    for (mode, policy) in ways() {
+        let (runtime, mut submission, mut completion) =
+            common::builder().mode(mode).policy(policy).slots(320).build().unwrap();
         let mut pushed = 0u64;
         for level in 0..5 {
             while submission.push(Task::new(opcode::NOP).level(level).user_data(pushed)).is_ok() {

@@ -269,3 +269,35 @@ fn loom_credits_are_counted_while_a_tenant_goes() {
         drop(submission);
     });
 }
+
+/// Two producers publish; whoever is last, the doorbell passes no slot that isn't whole, and in the end has come to the tail.
+#[test]
+fn loom_a_doorbell_passes_only_what_is_published() {
+    explore(3, || {
+        let (submission, mut completion, mut kernel) = queues(2, 2);
+        let producers = [1, 2].map(|value| {
+            let mut submission = submission.clone();
+            thread::spawn(move || {
+                push(&mut submission, value).expect("the ring has two slots");
+                submission.publish().expect("the kernel never leaves");
+                submission
+            })
+        });
+        let rung = kernel.doorbell(0);
+        let mut values = Vec::new();
+        for _ in 0..rung {
+            let task = kernel.claim().expect("the doorbell has passed it");
+            values.push(task.payload[0]);
+            kernel.complete(&task, Outcome::Done, task.payload[0]);
+        }
+        let handles = producers.map(|thread| thread.join().unwrap());
+        if values.is_empty() {
+            assert_eq!(kernel.doorbell(0), 2, "both have marked, so one of them has seen both");
+        }
+        let mut all = Vec::new();
+        drain(&mut kernel, &mut completion, &mut all);
+        all.sort_unstable();
+        assert_eq!(all, [1, 2]);
+        drop(handles);
+    });
+}

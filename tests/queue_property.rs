@@ -76,6 +76,11 @@ enum Step {
         which: prop::sample::Index,
         half: bool,
     },
+    /// It completes some of those that it holds, in a row, by one entry.
+    Range {
+        which: prop::sample::Index,
+        len: usize,
+    },
     Poll,
     Wait {
         which: prop::sample::Index,
@@ -88,6 +93,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (0u32..3, 0usize..6).prop_map(|(level, len)| Step::Batch { level, len }),
         4 => Just(Step::Claim),
         4 => (any::<prop::sample::Index>(), prop::bool::weighted(0.3)).prop_map(|(which, half)| Step::Complete { which, half }),
+        2 => (any::<prop::sample::Index>(), 1usize..5).prop_map(|(which, len)| Step::Range { which, len }),
         2 => Just(Step::Poll),
         2 => any::<prop::sample::Index>().prop_map(|which| Step::Wait { which }),
     ]
@@ -101,6 +107,8 @@ struct Books {
     /// Tasks whose slot says that they have ended while their entry has not come.
     halves: Vec<ModelTask>,
     held: Vec<ModelTask>,
+    /// Tasks that were completed as a part of a range.
+    ranged: HashSet<Ticket>,
     /// Tasks of each level that the kernel has taken in.
     claimed: Vec<usize>,
     next: u32,
@@ -118,13 +126,29 @@ impl Books {
         open.count() + early.count()
     }
 
+    /// Takes up to `len` of the tasks that the kernel holds, one of them chosen, which follow one another.
+    fn take_range(&mut self, which: prop::sample::Index, len: usize) -> Vec<ModelTask> {
+        if self.held.is_empty() {
+            return Vec::new();
+        }
+        let mut next = ticket_of(&self.held[which.index(self.held.len())]);
+        let mut range = Vec::new();
+        while range.len() < len {
+            let Some(at) = self.held.iter().position(|task| ticket_of(task) == next) else { break };
+            range.push(self.held.swap_remove(at));
+            next = Ticket::from_bits(next.to_bits() + 1);
+        }
+        range
+    }
+
     fn push(&mut self, ticket: Ticket, value: u32) {
         assert_eq!(self.pushed.insert(ticket, value), None, "{ticket} was issued twice");
     }
 
     fn deliver(&mut self, done: Completion) {
         let value = self.pushed[&done.ticket];
-        assert_eq!((done.user_data, done.result), (u64::from(value) << 32 | 5, value));
+        let result = if self.ranged.contains(&done.ticket) { 0 } else { value };
+        assert_eq!((done.user_data, done.result), (u64::from(value) << 32 | 5, result));
         assert_eq!(done.outcome, Outcome::Done);
         assert!(self.delivered.insert(done.ticket), "{} was delivered twice", done.ticket);
     }
@@ -150,6 +174,7 @@ fn run(config: QueueConfig, steps: Vec<Step>) {
         delivered: HashSet::new(),
         halves: Vec::new(),
         held: Vec::new(),
+        ranged: HashSet::new(),
         claimed: vec![0; levels],
         next: 0,
     };
@@ -213,6 +238,13 @@ fn run(config: QueueConfig, steps: Vec<Step>) {
                     let task = books.held.swap_remove(which.index(books.held.len()));
                     kernel.complete_slot(&task, Outcome::Done, task.payload[0]);
                     books.halves.push(task);
+                }
+            }
+            Step::Range { which, len } => {
+                let range = books.take_range(which, len);
+                if !range.is_empty() {
+                    books.ranged.extend(range.iter().map(ticket_of));
+                    kernel.complete_range(&range);
                 }
             }
             Step::Poll => {

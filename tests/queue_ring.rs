@@ -306,6 +306,44 @@ fn the_whole_payload_arrives() {
 }
 
 #[test]
+fn a_range_is_one_entry_and_as_many_completions() {
+    let mut bench = bench(&one_level(4, 8));
+    let tickets: Vec<Ticket> =
+        (0..4).map(|number| bench.submission.push(nop(&[0]).user_data(number)).unwrap()).collect();
+    let claimed: Vec<_> = std::iter::from_fn(|| bench.kernel.claim()).collect();
+    bench.kernel.complete_range(&claimed);
+    let third = bench.completion.wait(tickets[2], Duration::ZERO).unwrap();
+    assert_eq!((third.ticket, third.user_data, third.result), (tickets[2], 2, 0));
+    let rest: Vec<u64> = std::iter::from_fn(|| bench.completion.poll()).map(|done| done.user_data).collect();
+    assert_eq!(rest, [0, 1, 3]);
+    assert_eq!((bench.completion.outstanding(), bench.completion.strays()), (0, 0));
+}
+
+#[test]
+fn doorbells_ring_for_batches_and_not_for_lone_tasks() {
+    let mut bench = bench(&one_level(8, 8));
+    bench.submission.push(nop(&[1])).unwrap();
+    bench.submission.publish().unwrap();
+    assert_eq!(bench.kernel.doorbell(0), 0, "one task, and nothing else in flight");
+    bench.submission.push(nop(&[1])).unwrap();
+    bench.submission.publish().unwrap();
+    assert_eq!(bench.kernel.doorbell(0), 2, "the first may be waiting still");
+    // Two handles: what the other has pushed and not published is not passed.
+    let mut other = bench.submission.clone();
+    other.push(nop(&[2])).unwrap();
+    bench.submission.push(nop(&[3])).unwrap();
+    bench.submission.push(nop(&[4])).unwrap();
+    bench.submission.publish().unwrap();
+    assert_eq!(bench.kernel.doorbell(0), 2);
+    other.publish().unwrap();
+    assert_eq!(bench.kernel.doorbell(0), 5);
+    drop(other);
+    bench.submission.push(nop(&[5])).unwrap();
+    bench.submission.publish().unwrap();
+    assert_eq!(bench.kernel.doorbell(0), 6);
+}
+
+#[test]
 fn faults_come_back_as_codes() {
     let mut bench = bench(&one_level(2, 2));
     bench.submission.push(Task::new(99).level(0)).expect("there is room");

@@ -1,8 +1,9 @@
 //! Faults of other schedulers that show in a kernel's structure: each check holds for the kernel that ships and fails for
 //! the kernel with the fault planted.
 
-use abide::ir::{Access, AtomicOp, BinaryOp, Block, MemoryClasses, Module, Node, Order, Place, Value};
+use abide::ir::{Access, AtomicOp, BinaryOp, Block, MemoryClasses, Module, Node, Order, Place, Scope, Value};
 use abide::protocol::MAX_LEVELS;
+use abide::scheduler::fast::{self, Lanes};
 use abide::scheduler::{Fences, Mutation, kernel};
 
 /// Calls `each` for all nodes of a block and the blocks inside it, in program order.
@@ -32,9 +33,13 @@ fn check_all_levels(check: impl Fn(&Module) -> Result<(), String>, fences: Fence
 /// Completions of a kernel: a direct one and one in the queue, where a lone NOP is run on the spot and where all tasks are.
 const COMPLETIONS: u32 = 4;
 
+/// Completions of the fast policy's kernel: two of a lone NOP and of a range of one, one of a range, one of each task of a
+/// range, and two of a task that isn't a plain NOP.
+const FAST_COMPLETIONS: u32 = 8;
+
 /// Words that another invocation or the host changes are read and written as what they are, claims acquire, and every lane's
 /// release lies between what a task wrote and the completion that vouches for it.
-fn ordered(module: &Module) -> Result<(), String> {
+fn ordered(module: &Module, expected: u32) -> Result<(), String> {
     if let Some(buffer) = module.buffers.iter().find(|buffer| buffer.access != Access::Volatile) {
         return Err(format!("buffer {} isn't volatile", buffer.name));
     }
@@ -64,14 +69,52 @@ fn ordered(module: &Module) -> Result<(), String> {
     });
     match fault {
         Some(fault) => Err(fault),
-        None if completions != COMPLETIONS => Err(format!("{completions} completions, not {COMPLETIONS}")),
+        None if completions != expected => Err(format!("{completions} completions, not {expected}")),
         None => Ok(()),
     }
 }
 
 #[test]
 fn fault_b10_claims_acquire_and_completions_are_released() {
-    check_all_levels(ordered, Fences::None, None);
+    check_all_levels(|module| ordered(module, COMPLETIONS), Fences::None, None);
+    for lanes in [Lanes::Wide, Lanes::Few] {
+        for levels in 1..=MAX_LEVELS {
+            ordered(&fast::kernel(levels, lanes, Fences::Full, None), FAST_COMPLETIONS).unwrap();
+            assert!(ordered(&fast::kernel(levels, lanes, Fences::None, None), FAST_COMPLETIONS).is_err());
+        }
+    }
+}
+
+/// Behind a ticket, what the poller left in the state buffer is read after an acquire.
+fn tickets_acquire(block: &Block) -> Result<(), String> {
+    let mut ticket = false;
+    for node in &block.0 {
+        match node {
+            Node::Atomic(atomic) if read_modify_write(node) == Some(AtomicOp::Add) && atomic.result.is_some() => {
+                ticket = true;
+            }
+            Node::MemoryBarrier(Scope::Device, Order::Acquire, MemoryClasses::BUFFERS) => ticket = false,
+            Node::Load(_, Place::Buffer { .. }) if ticket => return Err("a load behind a ticket isn't acquired".into()),
+            Node::If(_, then, otherwise) => {
+                tickets_acquire(then)?;
+                tickets_acquire(otherwise)?;
+            }
+            Node::Loop(body) | Node::For(_, _, body) => tickets_acquire(body)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn fault_b10_a_ticket_acquires() {
+    for lanes in [Lanes::Wide, Lanes::Few] {
+        for levels in 1..=MAX_LEVELS {
+            tickets_acquire(&fast::kernel(levels, lanes, Fences::Full, None).body).unwrap();
+            let planted = fast::kernel(levels, lanes, Fences::Full, Some(Mutation::TicketUnacquired));
+            assert!(tickets_acquire(&planted.body).is_err(), "{levels} levels: the planted fault went unnoticed");
+        }
+    }
 }
 
 /// A pass that finds nothing loads, and stores now and then, but does no read-modify-write on a buffer. The claims themselves

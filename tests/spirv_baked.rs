@@ -7,46 +7,67 @@
 mod spirv_val;
 
 use abide::protocol::MAX_LEVELS;
+use abide::scheduler::Fences;
+use abide::scheduler::fast::Lanes;
 use abide::{baked, scheduler, spirv};
 
-fn kernel(levels: u32) -> &'static baked::Baked {
-    baked::scan(levels).unwrap_or_else(|| panic!("{levels} levels are baked"))
-}
+/// The kernels of a policy: its name, the baked ones, and what they are lowered from.
+type Kernels = (&'static str, fn(u32) -> Option<&'static baked::Baked>, fn(u32) -> abide::ir::Module);
+
+const POLICIES: [Kernels; 3] = [
+    ("scan", baked::scan, |levels| scheduler::kernel(levels, Fences::Full, None)),
+    (
+        "fast_wide",
+        |levels| baked::fast(levels, Lanes::Wide),
+        |levels| scheduler::fast::kernel(levels, Lanes::Wide, Fences::Full, None),
+    ),
+    (
+        "fast_few",
+        |levels| baked::fast(levels, Lanes::Few),
+        |levels| scheduler::fast::kernel(levels, Lanes::Few, Fences::Full, None),
+    ),
+];
 
 #[test]
 fn lowering_at_run_time_gives_the_baked_words() {
-    for levels in 1..=MAX_LEVELS {
-        let baked = kernel(levels);
-        let lowered =
-            spirv::lower(&scheduler::kernel(levels, scheduler::Fences::Full, None)).expect("the kernel is well-formed");
-        assert_eq!(baked.levels, levels);
-        assert_eq!(Some(baked.interface), lowered.interface, "{levels} levels");
-        assert!(baked.words == lowered.words, "{levels} levels: the words differ");
+    for (name, kernel, module) in POLICIES {
+        for levels in 1..=MAX_LEVELS {
+            let baked = kernel(levels).unwrap();
+            let lowered = spirv::lower(&module(levels)).expect("the kernel is well-formed");
+            assert_eq!(baked.levels, levels);
+            assert_eq!(Some(baked.interface), lowered.interface, "{name}, {levels} levels");
+            assert!(baked.words == lowered.words, "{name}, {levels} levels: the words differ");
+        }
+        assert_eq!(kernel(0), None);
+        assert_eq!(kernel(MAX_LEVELS + 1), None);
     }
-    assert_eq!(baked::scan(0), None);
-    assert_eq!(baked::scan(MAX_LEVELS + 1), None);
 }
 
 #[test]
 fn every_baked_kernel_is_valid() {
-    for levels in 1..=MAX_LEVELS {
-        spirv_val::validate(&format!("scan, {levels} levels"), kernel(levels).words);
+    for (name, kernel, _) in POLICIES {
+        for levels in 1..=MAX_LEVELS {
+            spirv_val::validate(&format!("{name}, {levels} levels"), kernel(levels).unwrap().words);
+        }
     }
 }
 
 #[test]
-fn two_kernels_read_as_before() {
-    insta::assert_snapshot!("scan_1_level", spirv_val::disassemble(kernel(1).words));
-    insta::assert_snapshot!("scan_5_levels", spirv_val::disassemble(kernel(5).words));
+fn some_kernels_read_as_before() {
+    for (name, kernel, _) in [POLICIES[0], POLICIES[1]] {
+        insta::assert_snapshot!(format!("{name}_5_levels"), spirv_val::disassemble(kernel(5).unwrap().words));
+    }
+    insta::assert_snapshot!("scan_1_level", spirv_val::disassemble(baked::scan(1).unwrap().words));
 }
 
 #[test]
-fn the_other_kernels_hash_as_before() {
-    let hashes: Vec<String> = (1..=MAX_LEVELS)
-        .filter(|levels| ![1, 5].contains(levels))
-        .map(|levels| format!("{levels} levels: {:016x}", fnv(kernel(levels).words)))
-        .collect();
-    insta::assert_snapshot!("scan_hashes", hashes.join("\n"));
+fn all_kernels_hash_as_before() {
+    let hash = |(name, kernel, _): Kernels| {
+        (1..=MAX_LEVELS)
+            .map(move |levels| format!("{name}, {levels} levels: {:016x}", fnv(kernel(levels).unwrap().words)))
+    };
+    let hashes: Vec<String> = POLICIES.into_iter().flat_map(hash).collect();
+    insta::assert_snapshot!("hashes", hashes.join("\n"));
 }
 
 /// FNV-1a over the words' bytes: a hash that no release of a crate changes.

@@ -5,7 +5,7 @@ pub const WORDS: u32 = 4;
 
 /// Result word of the task.
 pub const RESULT: u32 = 0;
-/// Low 32 bits of the task's position in its level.
+/// Low 32 bits of the task's position in its level; of a range's first.
 pub const POSITION: u32 = 1;
 /// Outcome and level, packed by [`pack_outcome`].
 pub const OUTCOME: u32 = 2;
@@ -19,7 +19,9 @@ pub const FAULT: u32 = super::slot::state::FAULT;
 
 /// Shift of the level in an outcome word.
 pub const LEVEL_SHIFT: u32 = 4;
-/// Shift of the fault code in an outcome word.
+/// Flag in an outcome word of the queue: the entry stands for several tasks in a row, all Done with result 0.
+pub const RANGE: u32 = 1 << 7;
+/// Shift of the fault code in an outcome word; of the number of tasks in that of a range, which is of tenant 0.
 pub const FAULT_SHIFT: u32 = 8;
 /// Mask of the fault code, after the shift.
 pub const FAULT_MASK: u32 = 0xffff;
@@ -32,6 +34,13 @@ pub const OUTCOME_MASK: u32 = 0xf;
 pub const fn pack_outcome(outcome: u32, level: u32, fault: u32, tenant: u32) -> u32 {
     outcome | (level << LEVEL_SHIFT) | ((fault & FAULT_MASK) << FAULT_SHIFT) | (tenant << TENANT_SHIFT)
 }
+
+/// Packs the outcome word of a range of `tasks` tasks.
+pub const fn pack_range(level: u32, tasks: u32) -> u32 {
+    pack_outcome(DONE, level, tasks, 0) | RANGE
+}
+
+const _: () = assert!(super::MAX_LEVELS << LEVEL_SHIFT <= RANGE && RANGE < 1 << FAULT_SHIFT);
 
 /// Fault codes that the kernel itself gives; handlers use codes from [`fault::USER`] on.
 pub mod fault {

@@ -2,8 +2,10 @@
 
 use super::{LINE, MAX_LEVELS, binding, slot, tenant};
 
-/// Non-zero asks the kernel to leave. A line of its own.
+/// Non-zero asks the kernel to leave. Its line holds what the host says to the whole kernel.
 pub const STOP: u32 = 0;
+/// Doorbell of each level: low 32 bits of a position before which everything is published. A hint, and may be old.
+pub const DOORBELLS: u32 = 4;
 /// First slot of each level, then the total as a sentinel: levels + 1 words.
 pub const PRIORITY_OFFSETS: u32 = LINE;
 /// For each level how often it is passed over before it is served first, or 0 for never. A line of its own.
@@ -17,6 +19,7 @@ pub const TENANTS_KNOWN: u32 = TENANTS_OPEN + tenant::BITMAP_WORDS;
 /// Words before the first slot.
 pub const CONTROL_WORDS: u32 = 4 * LINE;
 
+const _: () = assert!(STOP < DOORBELLS && DOORBELLS + MAX_LEVELS <= PRIORITY_OFFSETS);
 const _: () = assert!(PRIORITY_OFFSETS + MAX_LEVELS < STARVATION_THRESHOLDS);
 const _: () = assert!(TENANTS_EPOCH < TENANTS_OPEN);
 const _: () = assert!(TENANTS_KNOWN + tenant::BITMAP_WORDS <= CONTROL_WORDS);

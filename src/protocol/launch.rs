@@ -21,7 +21,8 @@ pub const CANARY: u32 = 8;
 /// How the scan goes over the ring: 0 for all of it in each pass; a power of two for the levels' heads in each pass and one
 /// round of the rest in each so many passes.
 pub const SWEEP: u32 = 9;
-/// Looks at the levels' heads alone that a worker of one subgroup takes between two passes; 0 for none.
+/// Scan: looks at the levels' heads alone that a worker of one subgroup takes between two passes; 0 for none. Fast policy:
+/// looks of the poller between two at what else there is.
 pub const LOOKS: u32 = 10;
 /// Claims since the state buffer was cleared, modulo 2^32, after which a worker that finds nothing ends the launch: all that
 /// was published before it. 0 for none.
@@ -30,7 +31,11 @@ pub const TARGET: u32 = 11;
 pub const TENANTS: u32 = 12;
 /// Entries of each tenant's queue: a power of two.
 pub const CREDITS: u32 = 13;
+/// Fast policy: the least and the most tasks that a worker claims at once, where so many are there.
+pub const RANGE_LEAST: u32 = 14;
+/// See [`RANGE_LEAST`].
+pub const RANGE_MOST: u32 = 15;
 /// Words of the parameters.
-pub const WORDS: u32 = 14;
+pub const WORDS: u32 = 16;
 
 const _: () = assert!(WORDS * 4 <= 128, "Vulkan promises 128 bytes of push constants");

@@ -27,11 +27,37 @@ pub const TENANT_TOKEN: u32 = 7 * LINE;
 pub const NEXT_TENANT: u32 = TENANT_TOKEN + 1;
 /// Tenants whose queues may hold tasks, as a bitmap.
 pub const BACKLOG: u32 = 8 * LINE;
+/// Words from one word that many workers change to the next: no two of them in what a GPU moves at once.
+pub const APART: u32 = 2 * LINE;
+/// Fast policy: tasks of a level that were taken in and that no worker has claimed, [`APART`]; below 0 for moments.
+pub const AVAILABLE: u32 = 10 * LINE;
+/// Fast policy: next ticket of a level, low 32 bits of a position, [`APART`]. Older where nothing is available.
+pub const TICKETS: u32 = AVAILABLE + MAX_LEVELS * APART;
+/// Fast policy: the poller's place; a launch's stamp while one of its workers holds it.
+pub const PLACE: u32 = TICKETS + MAX_LEVELS * APART;
+/// Fast policy: for each level the next position to be taken in, low 32 bits, while nobody holds the place; and its index in
+/// the level, and its lap.
+pub const INTAKE: u32 = PLACE + APART;
+/// See [`INTAKE`].
+pub const INTAKE_INDEX: u32 = INTAKE + MAX_LEVELS;
+/// See [`INTAKE`].
+pub const INTAKE_LAP: u32 = INTAKE_INDEX + MAX_LEVELS;
+/// Fast policy: looks that pollers have taken, while nobody holds the place.
+pub const POLLS: u32 = INTAKE_LAP + MAX_LEVELS;
+/// Fast policy: what an idle worker might store, and doesn't.
+pub const SINK: u32 = POLLS + 1;
+/// Fast policy: index and lap of the position 0, and of the position 2^31, of the 2^32 that a level's tickets count, in which
+/// its claims lie now: four words a level.
+pub const BASES: u32 = INTAKE + APART;
+/// Words of a level's bases.
+pub const BASE_WORDS: u32 = 4;
 /// State words of the slots.
-pub const SLOT_STATES: u32 = 9 * LINE;
+pub const SLOT_STATES: u32 = BASES + MAX_LEVELS * BASE_WORDS;
 
 const _: () = assert!(LEVEL_COUNTERS + MAX_LEVELS <= CURSORS && CURSORS + MAX_LEVELS <= PASSED);
-const _: () = assert!(PASSED + MAX_LEVELS <= TENANT_TOKEN && BACKLOG + tenant::BITMAP_WORDS <= SLOT_STATES);
+const _: () = assert!(PASSED + MAX_LEVELS <= TENANT_TOKEN && BACKLOG + tenant::BITMAP_WORDS <= AVAILABLE);
+const _: () = assert!(AVAILABLE.is_multiple_of(APART));
+const _: () = assert!(SINK < BASES && SLOT_STATES.is_multiple_of(LINE));
 
 /// Bits of a cursor that hold the slot's index in its level; the lap's low bits are above.
 pub const CURSOR_INDEX_BITS: u32 = 24;

@@ -15,6 +15,7 @@ use super::link::LinkError;
 use super::outcome::{Completion, Outcome};
 use super::patience::{Next, Patience};
 use super::ready::Ready;
+use super::ring::Place;
 use super::shared::Shared;
 use super::table::{EARLY, Found, READY};
 use super::ticket::Ticket;
@@ -36,6 +37,8 @@ pub struct CompletionQueue<W: Words = Memory> {
     shared: Arc<Shared<W>>,
     /// Ticket of the next entry.
     head: u32,
+    /// What is left of the range that was taken from the queue last.
+    range: Span,
     /// For each slot how many laps have been consumed, modulo 2^32.
     consumed: Box<[u32]>,
     ready: Ready,
@@ -55,6 +58,18 @@ pub struct CompletionQueue<W: Words = Memory> {
 struct Tally {
     first_node: u32,
     finished: u64,
+}
+
+/// Tasks in a row, all Done with result 0, of which one entry tells.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    /// Low 32 bits of the next one's position.
+    name: u32,
+    /// The outcome word of each.
+    outcome: u32,
+    left: u32,
+    /// The next one's position and place, once one of the range has been found: places in a row need no division.
+    next: Option<(u64, Place)>,
 }
 
 /// A completion that was consumed and not delivered.
@@ -77,6 +92,7 @@ impl<W: Words> CompletionQueue<W> {
         let levels = levels.collect();
         Self {
             head: config.first_ticket,
+            range: Span::default(),
             consumed: vec![config.first_lap as u32; shared.slots as usize].into(),
             ready: Ready::new(nodes),
             levels,
@@ -272,14 +288,7 @@ impl<W: Words> CompletionQueue<W> {
     fn arrive(&mut self) -> Option<Arrival> {
         // Ends: there are at most as many entries that were delivered early as tasks in flight.
         loop {
-            let at = outlet::entry_at(self.shared.slots, self.shared.entries, self.head);
-            // Acquire: pairs with the kernel's store of the phase, the last of the four words.
-            if self.shared.outlet.load(at + completion::PHASE) != self.head.wrapping_add(1) {
-                return None;
-            }
-            let word = |offset| self.shared.outlet.load(at + offset);
-            let (result, name, outcome) =
-                (word(completion::RESULT), word(completion::POSITION), word(completion::OUTCOME));
+            let (result, name, outcome) = self.head_task()?;
             let level = (outcome >> completion::LEVEL_SHIFT) & slot::LEVEL_MASK;
             let found = self.shared.levels.get(level as usize).and_then(|level| level.table.find(name));
             let Some(found) = found.filter(|found| found.flags != READY) else {
@@ -288,12 +297,17 @@ impl<W: Words> CompletionQueue<W> {
                 }
                 return None;
             };
-            self.head = self.head.wrapping_add(1);
+            self.consume();
             let tenant = outcome >> completion::TENANT_SHIFT;
             if tenant != 0 {
                 self.shared.tenants.leave(tenant);
             }
-            let place = self.shared.levels[level as usize].ring.place(found.position);
+            let ring = &self.shared.levels[level as usize].ring;
+            let place = match self.range.next {
+                Some((position, place)) if position == found.position => place,
+                _ => ring.place(found.position),
+            };
+            self.range.next = (self.range.left > 0).then(|| (found.position + 1, ring.next(place)));
             let consumed = &mut self.consumed[place.slot as usize];
             *consumed = consumed.wrapping_add(1);
             if found.flags != EARLY {
@@ -302,6 +316,41 @@ impl<W: Words> CompletionQueue<W> {
             self.early -= 1;
             self.settle();
             self.finish(level, found);
+        }
+    }
+
+    /// Result, name and outcome word of the next task that the queue tells of.
+    #[inline]
+    fn head_task(&mut self) -> Option<(u32, u32, u32)> {
+        if self.range.left > 0 {
+            return Some((0, self.range.name, self.range.outcome));
+        }
+        let at = outlet::entry_at(self.shared.slots, self.shared.entries, self.head);
+        // Acquire: pairs with the kernel's store of the phase, the last of the four words.
+        if self.shared.outlet.load(at + completion::PHASE) != self.head.wrapping_add(1) {
+            return None;
+        }
+        let word = |offset| self.shared.outlet.load(at + offset);
+        let (result, name, outcome) = (word(completion::RESULT), word(completion::POSITION), word(completion::OUTCOME));
+        let left = (outcome >> completion::FAULT_SHIFT) & completion::FAULT_MASK;
+        if outcome & completion::RANGE == 0 || left == 0 {
+            return Some((result, name, outcome));
+        }
+        // The entry is used up here: the kernel may write another once the range's tasks are delivered.
+        self.head = self.head.wrapping_add(1);
+        let outcome = outcome & (completion::RANGE - 1);
+        self.range = Span { name, outcome, left, next: None };
+        Some((0, name, outcome))
+    }
+
+    /// Goes on to the task after the one at the head.
+    #[inline]
+    fn consume(&mut self) {
+        if self.range.left > 0 {
+            self.range.name = self.range.name.wrapping_add(1);
+            self.range.left -= 1;
+        } else {
+            self.head = self.head.wrapping_add(1);
         }
     }
 
@@ -314,7 +363,7 @@ impl<W: Words> CompletionQueue<W> {
         }
         self.stray_since = None;
         self.strays += 1;
-        self.head = self.head.wrapping_add(1);
+        self.consume();
         true
     }
 

@@ -170,6 +170,37 @@ impl QueueConfig {
         of_slots.chain(of_entries)
     }
 
+    /// Doorbells, {at, value}, that the runtime stores into memory of zeros before the first launch.
+    pub fn initial_doorbells(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let bells = (inlet::DOORBELLS..).zip(self.starts()).map(|(at, (start, _))| (at, start as u32));
+        bells.filter(|&(_, word)| word != 0)
+    }
+
+    /// Where the fast policy's intake starts, {at, value}: words of the state that the runtime stores into memory of zeros
+    /// before the first launch.
+    pub fn initial_intake(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        let levels = (0..).zip(self.starts()).filter(|(_, (_, slots))| *slots > 0);
+        let words = levels.flat_map(|(level, (start, slots))| {
+            // The position at which the half of the positions begins that the first one lies in.
+            let half = start & !((1 << 31) - 1);
+            let base = state::BASES + level * state::BASE_WORDS + (half as u32 >> 31) * 2;
+            [
+                (state::INTAKE + level, start as u32),
+                (state::TICKETS + level * state::APART, start as u32),
+                (state::INTAKE_LAP + level, self.generation()),
+                (base, (half % u64::from(slots)) as u32),
+                (base + 1, (half / u64::from(slots)) as u32),
+            ]
+        });
+        words.filter(|&(_, word)| word != 0)
+    }
+
+    /// For each level its first position, and its slots.
+    pub fn starts(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let slots = self.offsets.windows(2).map(|ends| ends[1] - ends[0]);
+        slots.map(|slots| (self.first_lap * u64::from(slots), slots))
+    }
+
     /// Words of the state, {at, value}, that the runtime stores into memory of zeros before the first launch.
     pub fn initial_state(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         let empty = slot::state::pack(self.generation(), slot::state::EMPTY);

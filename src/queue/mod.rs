@@ -37,6 +37,7 @@
 
 mod completion;
 mod config;
+mod doorbell;
 mod error;
 mod in_flight;
 mod link;

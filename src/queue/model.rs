@@ -60,6 +60,7 @@ impl<W: Words> ModelKernel<W> {
     /// with.
     pub fn new(config: &QueueConfig, inlet: W, outlet: W) -> Self {
         config.initial_inlet().for_each(|(at, value)| inlet.store(at, value));
+        config.initial_doorbells().for_each(|(at, value)| inlet.store(at, value));
         config.initial_outlet().for_each(|(at, value)| outlet.store(at, value));
         Self {
             inlet,
@@ -143,6 +144,25 @@ impl<W: Words> ModelKernel<W> {
         let at = outlet::entry_at(self.slots(), self.entries, self.ticket);
         self.ticket = self.ticket.wrapping_add(1);
         self.store_completion(at, [result, task.position, task.outcome_word(outcome), self.ticket]);
+    }
+
+    /// Completes tasks of one level in a row, all Done with result 0, by one entry of the queue.
+    ///
+    /// # Panics
+    /// Where there is no task, or one does not follow the one before it.
+    pub fn complete_range(&mut self, tasks: &[ModelTask]) {
+        let follows =
+            |pair: &[ModelTask]| pair[1].level == pair[0].level && pair[1].position == pair[0].position.wrapping_add(1);
+        assert!(!tasks.is_empty() && tasks.windows(2).all(follows), "a range is of tasks in a row: {tasks:?}");
+        let at = outlet::entry_at(self.slots(), self.entries, self.ticket);
+        self.ticket = self.ticket.wrapping_add(1);
+        let outcome = completion::pack_range(tasks[0].level, tasks.len() as u32);
+        self.store_completion(at, [0, tasks[0].position, outcome, self.ticket]);
+    }
+
+    /// Position, low 32 bits, before which a level's tasks are published, as its doorbell says.
+    pub fn doorbell(&self, level: u32) -> u32 {
+        self.inlet.load(inlet::DOORBELLS + level)
     }
 
     fn store_completion(&self, at: u32, words: [u32; completion::WORDS as usize]) {

@@ -4,6 +4,7 @@
 //! reserved once the slot's task of the lap before has been taken in, while the window has room, and while no task
 //! is so old that the low 32 bits of its position would come again.
 
+use super::doorbell::Doorbell;
 use super::sync::{AtomicU64, Ordering, Padded};
 use super::table::Table;
 use super::ticket::POSITION_LIMIT;
@@ -52,6 +53,17 @@ impl Ring {
     #[inline]
     pub const fn slots(&self) -> u32 {
         self.slots
+    }
+
+    /// Index of a place's slot among the ring's own.
+    #[inline]
+    pub const fn index(&self, place: Place) -> usize {
+        (place.slot - self.first) as usize
+    }
+
+    /// Low 32 bits of the lap before the one that a position lies in, plus one: no generation of that lap.
+    pub fn lap_before(&self, position: u64) -> u32 {
+        position.checked_div(u64::from(self.slots)).unwrap_or(0) as u32
     }
 
     /// The place of a position under 2^61; the ring must have slots.
@@ -107,6 +119,7 @@ pub struct Level {
     finished: Padded<AtomicU64>,
     pub ring: Ring,
     pub table: Table,
+    pub doorbell: Doorbell,
     window: u32,
     start: u64,
 }
@@ -121,6 +134,7 @@ impl Level {
             finished: Padded(at_start()),
             ring,
             table: Table::new(window, ring.slots()),
+            doorbell: Doorbell::new(&ring, start),
             window,
             start,
         }

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::config::QueueConfig;
+use super::doorbell::Doorbell;
 use super::error::ConfigError;
 use super::link::{Link, LinkError};
 use super::ring::Level;
@@ -60,6 +61,34 @@ impl<W: Words> Shared<W> {
             link,
             lost: OnceLock::new(),
         })
+    }
+
+    /// Tells the kernel that a level's positions before `published` are, where that is worth while; gives whether it was.
+    /// `alone` says that no other thread publishes meanwhile.
+    pub fn ring_doorbell(&self, number: u32, mut published: u64, alone: bool) -> bool {
+        let level = &self.levels[number as usize];
+        if !level.doorbell.is_due(published, level.in_flight()) {
+            return false;
+        }
+        level.doorbell.ring(published);
+        if alone {
+            self.inlet.store(inlet::DOORBELLS + number, published as u32);
+            return true;
+        }
+        // Another producer may come further and store before: then the later position is stored again. Twice is enough: who
+        // comes still further meanwhile does the same.
+        for _ in 0..2 {
+            // The fences order the look at how far all have come and the store, on both sides.
+            Doorbell::settle();
+            self.inlet.store(inlet::DOORBELLS + number, published as u32);
+            Doorbell::settle();
+            let now = level.doorbell.published();
+            if now <= published {
+                break;
+            }
+            published = now;
+        }
+        true
     }
 
     /// True where the latest launch has left.

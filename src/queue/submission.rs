@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::doorbell::Doorbell;
 use super::error::{BatchError, PushError, TaskError};
 use super::in_flight::InFlight;
 use super::link::LinkError;
@@ -13,7 +14,7 @@ use super::task::{EXTENSION_LINES, Task, extension_line};
 use super::tenants::{Refusal, Tenants};
 use super::ticket::{Ticket, Tickets};
 use super::words::{Memory, Words};
-use crate::protocol::{LINE, inlet, slot};
+use crate::protocol::{LINE, MAX_LEVELS, inlet, slot};
 
 /// Pushes tasks; clone it to push from several threads.
 ///
@@ -21,14 +22,13 @@ use crate::protocol::{LINE, inlet, slot};
 /// publishes what it pushed.
 pub struct SubmissionQueue<W: Words = Memory> {
     shared: Arc<Shared<W>>,
-    /// True where something was pushed through this handle since it last published.
-    unpublished: bool,
+    unpublished: Unpublished,
 }
 
 impl<W: Words> SubmissionQueue<W> {
     pub(super) fn new(shared: Arc<Shared<W>>) -> Self {
         shared.add_handle();
-        Self { shared, unpublished: false }
+        Self { shared, unpublished: Unpublished::default() }
     }
 
     /// Pushes a task and returns the ticket that its completion will carry.
@@ -55,7 +55,7 @@ impl<W: Words> SubmissionQueue<W> {
             return Err(PushError::Full(task));
         };
         self.write(level, position, level.ring.place(position), &task);
-        self.unpublished = true;
+        self.note(task.level, position, 1);
         Ok(Ticket::new(task.level, position))
     }
 
@@ -93,7 +93,7 @@ impl<W: Words> SubmissionQueue<W> {
             self.write(level, position, place, task);
             place = level.ring.next(place);
         }
-        self.unpublished = true;
+        self.note(first.level, start, count);
         Ok(Tickets { level: first.level, positions: start..start + count })
     }
 
@@ -104,9 +104,8 @@ impl<W: Words> SubmissionQueue<W> {
     /// Why the tasks can't be run now. They stay pushed: [`CompletionQueue::unfinished`](super::CompletionQueue::unfinished)
     /// lists them.
     pub fn publish(&mut self) -> Result<(), LinkError> {
-        if self.unpublished {
-            self.shared.inlet.flush();
-            self.unpublished = false;
+        if !self.unpublished.is_empty() {
+            self.announce();
         }
         // A kernel that leaves just now is missed here, and noticed by the next publish, poll or wait.
         if self.shared.kernel_has_left() && self.shared.pending() > 0 {
@@ -155,6 +154,46 @@ impl<W: Words> SubmissionQueue<W> {
         tasks.iter().filter(|task| task.tenant != 0).for_each(|task| self.shared.tenants.leave(task.tenant));
     }
 
+    /// Remembers positions that were written and not published.
+    #[inline]
+    fn note(&mut self, level: u32, start: u64, count: u64) {
+        if !self.unpublished.add(level, start, count) {
+            self.announce();
+            self.unpublished.add(level, start, count);
+        }
+    }
+
+    /// Has what was written leave for the device, and rings the doorbells of levels that have a batch.
+    fn announce(&mut self) {
+        let (shared, alone) = (&self.shared, self.shared.is_alone());
+        if !alone {
+            // What is marked has left: a thread may be suspended between the two.
+            shared.inlet.flush();
+            for span in self.unpublished.spans() {
+                let level = &shared.levels[span.level as usize];
+                level.doorbell.mark(&level.ring, span.start, span.end);
+            }
+            Doorbell::settle();
+        }
+        let mut rang = false;
+        for span in self.unpublished.spans() {
+            let level = &shared.levels[span.level as usize];
+            let tail = level.tail();
+            if alone {
+                level.doorbell.publish_all(tail);
+                rang |= shared.ring_doorbell(span.level, tail, true);
+            } else {
+                let published = level.doorbell.advance(&level.ring, tail);
+                rang |= shared.ring_doorbell(span.level, published, false);
+            }
+        }
+        // Slots need not lie before their doorbell: the kernel believes their tags.
+        if alone || rang {
+            shared.inlet.flush();
+        }
+        self.unpublished.clear();
+    }
+
     /// Checks a task and finds its level.
     #[inline]
     fn admit(&self, task: &Task<'_>) -> Result<&Level, TaskError> {
@@ -190,6 +229,54 @@ impl<W: Words> SubmissionQueue<W> {
     }
 }
 
+/// Spans of positions that a handle keeps: pushes to all levels by turns need one for each.
+const SPANS: usize = 8;
+const _: () = assert!(SPANS >= MAX_LEVELS as usize);
+
+/// Positions in a row of one level.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    level: u32,
+    start: u64,
+    end: u64,
+}
+
+/// What a handle has written and not published.
+#[derive(Debug, Default)]
+struct Unpublished {
+    spans: [Span; SPANS],
+    len: usize,
+}
+
+impl Unpublished {
+    #[inline]
+    fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn spans(&self) -> &[Span] {
+        &self.spans[..self.len]
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Adds positions; false where there is no room for another span.
+    #[inline]
+    fn add(&mut self, level: u32, start: u64, count: u64) -> bool {
+        let end = start + count;
+        if let Some(span) = self.spans[..self.len].iter_mut().find(|span| span.level == level && span.end == start) {
+            span.end = end;
+            return true;
+        }
+        let Some(free) = self.spans.get_mut(self.len) else { return false };
+        *free = Span { level, start, end };
+        self.len += 1;
+        true
+    }
+}
+
 impl<W: Words> Clone for SubmissionQueue<W> {
     fn clone(&self) -> Self {
         // What the other handle has not published is its own business.
@@ -199,7 +286,7 @@ impl<W: Words> Clone for SubmissionQueue<W> {
 
 impl<W: Words> Drop for SubmissionQueue<W> {
     fn drop(&mut self) {
-        if self.unpublished
+        if !self.unpublished.is_empty()
             && let Err(error) = self.publish()
         {
             log::warn!("tasks that were pushed before a submission queue was dropped may not run: {error}");
@@ -213,7 +300,7 @@ impl<W: Words> fmt::Debug for SubmissionQueue<W> {
         formatter
             .debug_struct("SubmissionQueue")
             .field("outstanding", &self.outstanding())
-            .field("unpublished", &self.unpublished)
+            .field("unpublished", &!self.unpublished.is_empty())
             .finish_non_exhaustive()
     }
 }

@@ -15,12 +15,15 @@ use crate::device::{Device, Mode, Pipeline, PipelineDesc, Quirk};
 use crate::planner::{GridLimits, GridRequest, SizingPolicy};
 use crate::protocol::{STARVATION_THRESHOLD, launch, opcode, slot};
 use crate::queue::{self, CompletionQueue, Link, QueueConfig, SubmissionQueue};
+use crate::scheduler::fast::{self, Lanes};
 use crate::scheduler::{self, Fences, Mutation, PriorityOffsets, probe, quick};
 use crate::spirv::link::{self, HandlerModule};
 use crate::spirv::{self, Lowered};
 
 /// Environment variable that forces a mode: `resident` or `epochs`.
 pub const MODE_VARIABLE: &str = "ABIDE_MODE";
+/// Environment variable that chooses the policy where the program doesn't: `scan` or `fast`.
+pub const POLICY_VARIABLE: &str = "ABIDE_POLICY";
 
 /// Slots of the default ring.
 const SLOTS: u32 = 4096;
@@ -32,12 +35,37 @@ const ENTRIES: u32 = 1 << 16;
 const SWEEP: u32 = 16;
 /// Looks at the heads alone between two such passes.
 const LOOKS: u32 = 512;
+/// Looks of the fast policy's poller between two at what else there is: seldom enough that few tasks come meanwhile.
+const POLLS: u32 = 1024;
+/// The least and the most tasks that a worker of the fast policy claims at once, without handlers and with some.
+const RANGE: (u32, u32) = (8, fast::MOST);
+const HANDLER_RANGE: (u32, u32) = (1, 4);
 /// Loop iterations that scanning may use up where the driver cuts loops short: the rest is the handler's.
 const SCAN_SHARE: u32 = 4;
 /// Turns of the canary loop: a loop that was cut short ends after one.
 const CANARY: u32 = 2;
 /// Passes after which a slice ends, so that no watchdog ends it: some tens of milliseconds.
 const SLICE_PASSES: u32 = 20_000;
+
+/// How the kernel finds and claims tasks. All policies keep to the same protocol and give the same results.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// The reference: workers scan the ring from the most urgent level down, and claim slots by compare-and-swap.
+    #[default]
+    Scan,
+    /// One worker polls and runs lone NOPs; others claim ranges by two atomic adds.
+    Fast,
+}
+
+impl Policy {
+    /// The policy's name, as the command line has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scan => "scan",
+            Self::Fast => "fast",
+        }
+    }
+}
 
 /// How far a pass of the kernel's scan goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,6 +105,7 @@ pub struct RuntimeBuilder<'a> {
     workers: u32,
     width: Option<u32>,
     mode: Option<Mode>,
+    policy: Option<Policy>,
     reach: Reach,
     park: Duration,
     stall: Duration,
@@ -102,6 +131,7 @@ impl<'a> RuntimeBuilder<'a> {
             workers: 0,
             width: None,
             mode: None,
+            policy: None,
             reach: Reach::Auto,
             park: Duration::from_millis(200),
             stall: Duration::from_secs(2),
@@ -179,6 +209,14 @@ impl<'a> RuntimeBuilder<'a> {
     /// Forces a mode; by default [`MODE_VARIABLE`] or else the admission test chooses.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = Some(mode);
+        self
+    }
+
+    /// How the kernel finds and claims tasks; by default [`POLICY_VARIABLE`] or else [`Policy::default`] says. The scan takes the place of [`Policy::Fast`] on drivers that cut loops short, whose
+    /// kernels can't poll, where there are other tenants than 0, and for workers of fewer than 4 lanes, or half as many as there
+    /// are levels.
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = Some(policy);
         self
     }
 
@@ -264,9 +302,14 @@ impl<'a> RuntimeBuilder<'a> {
         let thresholds = self.thresholds(offsets.levels())?;
         let mode = self.chosen_mode()?;
 
-        let kernel = self.kernel(offsets.levels(), self.chosen_fences(mode))?;
-        let linked = link::link(&kernel, &self.handler_modules()?, &self.link_limits())?;
-        let plan = self.plan(linked.invocations, offsets.slots())?;
+        let fences = self.chosen_fences(mode);
+        let handlers = self.handler_modules()?;
+        // Handlers bring their own width, which decides whether and how the fast policy's lanes are dealt out.
+        let width = link::invocations(&handlers)?;
+        let plan = self.plan(width, offsets.slots())?;
+        let lanes = self.fast_lanes(plan.geometry.width, offsets.levels())?;
+        let kernel = self.kernel(offsets.levels(), lanes, fences)?;
+        let linked = link::link(&kernel, &handlers, &self.link_limits())?;
         let (width, workers) = (plan.geometry.width, plan.worker_groups);
 
         let mut queue = device.launch_queue()?;
@@ -286,10 +329,14 @@ impl<'a> RuntimeBuilder<'a> {
         let pipeline = unsafe { Pipeline::new(device, &desc) }?;
         let kernel = pipeline.bind(&[&buffers.inlet, &buffers.outlet, &buffers.state])?;
 
+        let params = self.params(mode, &offsets, &buffers, (workers, width), lanes.is_some());
+        let looks = f64::from(params[launch::LOOKS as usize]);
         let launch_plan = LaunchPlan {
             mode,
             workers,
-            params: self.params(mode, &offsets, &buffers, (workers, width)),
+            // A look at the heads takes an eighth of the shortest round trip; a pass of the poller is one look.
+            pass_floors: if lanes.is_some() { 0.4 } else { 1.0 + looks / 8.0 },
+            params,
             stall: self.stall,
             park: self.park,
         };
@@ -313,7 +360,8 @@ impl<'a> RuntimeBuilder<'a> {
         let copies = if mode == Mode::Resident { Copies::new(device)? } else { None };
         let keeper = self.keeper.then(|| Keeper::new(submission.in_flight_view()));
         let keeper = keeper.transpose().map_err(Error::Keeper)?;
-        let runtime = Runtime { launcher, handlers: linked.handlers, plan, tables, copies, _keeper: keeper };
+        let policy = if lanes.is_some() { Policy::Fast } else { Policy::Scan };
+        let runtime = Runtime { launcher, policy, handlers: linked.handlers, plan, tables, copies, _keeper: keeper };
         Ok((runtime, submission, completion))
     }
 
@@ -348,13 +396,27 @@ impl<'a> RuntimeBuilder<'a> {
         if waits && several && mode == Mode::Epochs { Fences::None } else { self.fences }
     }
 
-    fn kernel(&self, levels: u32, fences: Fences) -> Result<Lowered> {
-        match (baked::scan(levels), fences, self.mutation) {
-            (Some(baked), Fences::Full, None) => {
-                Ok(Lowered { words: baked.words.to_vec(), interface: Some(baked.interface) })
-            }
-            _ => Ok(spirv::lower(&scheduler::kernel(levels, fences, self.mutation))?),
+    /// How the fast policy deals its lanes out; none where the scan runs.
+    fn fast_lanes(&self, width: u32, levels: u32) -> Result<Option<Lanes>> {
+        let policy = match self.policy {
+            Some(policy) => policy,
+            None => policy_from_env()?,
+        };
+        let polls = policy == Policy::Fast && self.tenants.0 <= 1 && self.device.report().loop_limit.is_none();
+        let lanes = width.min(self.device.info().subgroup_size);
+        Ok(if polls { Lanes::of(lanes, levels) } else { None })
+    }
+
+    fn kernel(&self, levels: u32, lanes: Option<Lanes>, fences: Fences) -> Result<Lowered> {
+        let baked = lanes.map_or_else(|| baked::scan(levels), |lanes| baked::fast(levels, lanes));
+        if let (Some(baked), Fences::Full, None) = (baked, fences, self.mutation) {
+            return Ok(Lowered { words: baked.words.to_vec(), interface: Some(baked.interface) });
         }
+        let module = match lanes {
+            Some(lanes) => scheduler::fast::kernel(levels, lanes, fences, self.mutation),
+            None => scheduler::kernel(levels, fences, self.mutation),
+        };
+        Ok(spirv::lower(&module)?)
     }
 
     fn handler_modules(&self) -> Result<Vec<HandlerModule<'a>>> {
@@ -404,6 +466,7 @@ impl<'a> RuntimeBuilder<'a> {
         offsets: &PriorityOffsets,
         buffers: &Buffers,
         (workers, width): (u32, u32),
+        polls: bool,
     ) -> [u32; launch::WORDS as usize] {
         let longest = (0..offsets.levels()).map(|level| offsets.slots_of(level)).max().unwrap_or(0);
         let rounds = probe::probe_count(longest, workers.saturating_mul(width));
@@ -432,7 +495,13 @@ impl<'a> RuntimeBuilder<'a> {
             _ if looks > 0 => rounds,
             _ => rounds.saturating_mul(sweep),
         };
-        let idle_limit = laps.saturating_mul(passes);
+        let idle_limit = if polls { POLLS } else { laps.saturating_mul(passes) };
+        let looks = match (polls, mode) {
+            (false, _) => looks,
+            (true, Mode::Resident) => POLLS,
+            // Nothing arrives during a slice: the first look that finds nothing may be its last.
+            (true, Mode::Epochs) => 1,
+        };
         let address = buffers.state.address();
         let mut params = [0; launch::WORDS as usize];
         let mut set = |word: u32, value: u32| params[word as usize] = value;
@@ -448,6 +517,10 @@ impl<'a> RuntimeBuilder<'a> {
         set(launch::LOOKS, looks);
         set(launch::TENANTS, self.tenants.0);
         set(launch::CREDITS, self.tenants.1);
+        // A worker runs a range's handlers one after another, whatever comes meanwhile.
+        let (least, most) = if self.handlers.is_empty() { RANGE } else { HANDLER_RANGE };
+        set(launch::RANGE_LEAST, least);
+        set(launch::RANGE_MOST, most.min(width));
         params
     }
 }
@@ -459,5 +532,15 @@ fn mode_from_env() -> Result<Option<Mode>> {
         Some("epochs") => Ok(Some(Mode::Epochs)),
         Some("") => Ok(None),
         _ => Err(Error::BadMode { name: MODE_VARIABLE, value: value.to_string_lossy().into_owned() }),
+    }
+}
+
+fn policy_from_env() -> Result<Policy> {
+    let Some(value) = std::env::var_os(POLICY_VARIABLE) else { return Ok(Policy::default()) };
+    match value.to_str() {
+        Some("scan") => Ok(Policy::Scan),
+        Some("fast") => Ok(Policy::Fast),
+        Some("") => Ok(Policy::default()),
+        _ => Err(Error::BadPolicy { name: POLICY_VARIABLE, value: value.to_string_lossy().into_owned() }),
     }
 }

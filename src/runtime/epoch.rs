@@ -70,7 +70,7 @@ impl Shadows {
     /// Copies what was published to the device's ring; gives the tasks that wait there. Nothing may be in flight.
     pub fn copy_in(&mut self) -> u64 {
         let (slots, tables) = (self.config.slots(), self.config.tables);
-        for level in self.levels.iter_mut().filter(|level| level.slots > 0) {
+        for (number, level) in (0..).zip(&mut self.levels).filter(|(_, level)| level.slots > 0) {
             // Ends: a slot is only published again once it was taken, which is copied out by this thread.
             while level.copied - level.taken < u64::from(level.slots) {
                 let (index, generation) = level.place(level.copied);
@@ -89,6 +89,7 @@ impl Shadows {
                 level.copied += 1;
                 self.copied = self.copied.wrapping_add(1);
             }
+            self.device_inlet.store(inlet::DOORBELLS + number, level.copied as u32);
         }
         copy_line(&self.inlet, &self.device_inlet, inlet::TENANTS_OPEN);
         let epoch = self.inlet.load(inlet::TENANTS_EPOCH);

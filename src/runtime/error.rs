@@ -50,6 +50,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// The environment asks for an unknown policy.
+    #[error("{name} is {value:?}: use scan or fast, or unset it")]
+    BadPolicy {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+    },
     /// The environment asks for an unknown mode.
     #[error("{name} is {value:?}: use resident or epochs, or unset it")]
     BadMode {

@@ -35,6 +35,8 @@ pub(super) struct LaunchPlan {
     pub workers: u32,
     /// Launch parameters; the launch's number is filled in.
     pub params: [u32; launch::WORDS as usize],
+    /// How long a pass takes, in shortest round trips: a guess, until heartbeats say better.
+    pub pass_floors: f64,
     /// How long the kernel may show no sign of life while work waits.
     pub stall: Duration,
     /// How long the crew stays without work; resident mode only.
@@ -133,9 +135,7 @@ impl Launcher {
         shadows: Option<Shadows>,
         plan: LaunchPlan,
     ) -> Self {
-        let looks = f64::from(plan.params[launch::LOOKS as usize]);
-        // A guess, until heartbeats say better: a look at the heads takes an eighth of the shortest round trip.
-        let pass_us = device.report().floor_us.unwrap_or(1.0).max(0.1) * (1.0 + looks / 8.0);
+        let pass_us = device.report().floor_us.unwrap_or(1.0).max(0.1) * plan.pass_floors;
         let state = State {
             queue,
             shadows,

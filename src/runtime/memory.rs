@@ -56,9 +56,10 @@ impl Buffers {
         let lap = self.config.first_lap as u32;
         let cursors = (0..self.config.levels()).map(|level| (state::CURSORS + level, state::pack_cursor(lap, 0)));
         let cursors = cursors.filter(|&(_, word)| word != 0);
-        store(&self.inlet, control.chain(self.config.initial_inlet()))?;
+        let bells = self.config.initial_doorbells();
+        store(&self.inlet, control.chain(bells).chain(self.config.initial_inlet()))?;
         store(&self.outlet, self.config.initial_outlet())?;
-        store(&self.state, self.config.initial_state().chain(cursors))
+        store(&self.state, self.config.initial_state().chain(self.config.initial_intake()).chain(cursors))
     }
 
     /// The queues' memory for a resident kernel.

@@ -29,7 +29,7 @@ mod pulse;
 use std::time::Duration;
 
 pub use bindings::{BindingTable, BufferRange};
-pub use builder::{MODE_VARIABLE, Reach, RuntimeBuilder};
+pub use builder::{MODE_VARIABLE, POLICY_VARIABLE, Policy, Reach, RuntimeBuilder};
 pub use error::{Error, Result};
 pub use launcher::Health;
 
@@ -53,6 +53,7 @@ const DROP_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Runtime {
     launcher: Arc<Launcher>,
+    policy: Policy,
     handlers: Vec<LinkedHandler>,
     plan: GridPlan,
     tables: Tables,
@@ -86,6 +87,11 @@ impl Runtime {
     /// How the kernel stays on the device.
     pub fn mode(&self) -> Mode {
         self.launcher.mode()
+    }
+
+    /// How the kernel finds and claims tasks: what was asked for, or the scan where that can't be.
+    pub fn policy(&self) -> Policy {
+        self.policy
     }
 
     /// How the kernel is launched.

@@ -49,7 +49,8 @@ pub fn look(b: &mut Builder, cx: &Context, pass: Value) {
     b.store(word, order);
 }
 
-fn work_out(b: &mut Builder, cx: &Context) -> Value {
+/// The order in which the levels are served by the counts as they are now.
+pub fn work_out(b: &mut Builder, cx: &Context) -> Value {
     let keys: Vec<Value> = (0..cx.levels())
         .map(|level| {
             let passed = b.at(cx.state, state::PASSED + level);
@@ -132,8 +133,38 @@ pub fn seen(b: &mut Builder, cx: &Context, pass: Value) -> Value {
     b.load(word)
 }
 
+/// How many tasks of `level` may be claimed at once by who saw work of the levels `seen`, as bits: as many as a less urgent one
+/// of them may still be passed over, and one at least.
+pub fn allowance(b: &mut Builder, cx: &Context, level: Value, seen: Value) -> Value {
+    let mut allowed = b.value(u32::MAX);
+    for other in 1..cx.levels() {
+        let lower = b.lt(level, other);
+        let here = b.and(seen, 1u32 << other);
+        let here = b.ne(here, 0u32);
+        let passed = b.at(cx.state, state::PASSED + other);
+        let passed = b.load(passed);
+        let threshold = b.at(cx.inlet, inlet::STARVATION_THRESHOLDS + other);
+        let threshold = b.load(threshold);
+        let guarded = b.ne(threshold, 0u32);
+        let early = b.lt(passed, threshold);
+        let left = b.sub(threshold, passed);
+        let left = b.select(early, left, 1u32);
+        let counts = b.and(here, lower);
+        let counts = b.and(counts, guarded);
+        let left = b.select(counts, left, u32::MAX);
+        allowed = b.min(allowed, left);
+    }
+    allowed
+}
+
 /// Counts a claim at `level` by a worker that saw work of the levels `seen`, as bits. For the leader alone.
 pub fn count_claim(b: &mut Builder, cx: &Context, level: Value, seen: Value) {
+    let one = b.value(1u32);
+    count_claims(b, cx, level, seen, one);
+}
+
+/// As [`count_claim`], for `claims` claims at once.
+pub fn count_claims(b: &mut Builder, cx: &Context, level: Value, seen: Value, claims: Value) {
     for other in 0..cx.levels() {
         let lower = b.lt(level, other);
         let here = b.and(seen, 1u32 << other);
@@ -141,7 +172,7 @@ pub fn count_claim(b: &mut Builder, cx: &Context, level: Value, seen: Value) {
         let here = if cx.mutation == Some(Mutation::GuardShutsOut) { lower } else { b.and(here, lower) };
         let word = b.at(cx.state, state::PASSED + other);
         b.when(here, |b| {
-            b.atomic(AtomicOp::Add, word, 1u32, Scope::Device, Order::Relaxed);
+            b.atomic(AtomicOp::Add, word, claims, Scope::Device, Order::Relaxed);
         });
         let own = b.eq(level, other);
         let own = match cx.mutation {

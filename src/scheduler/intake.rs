@@ -8,7 +8,7 @@ use crate::protocol::completion::fault;
 use crate::protocol::{binding, launch, opcode, outlet, slot, state, task};
 
 /// Times that a unit whose tag is old is read again: far more than a store needs to cross the bus.
-const ARRIVAL_BUDGET: u32 = 4096;
+pub const ARRIVAL_BUDGET: u32 = 4096;
 
 /// Takes in a claimed task and gives its opcode. All lanes take part; afterwards, and after a control barrier, they may
 /// read the task's words. What is wrong with the task is in its FAULT word.
@@ -107,7 +107,7 @@ pub fn copy_payload(b: &mut Builder, cx: &Context) {
 }
 
 /// Copies the extension's payload to the scratch, behind the inline payload.
-fn copy_extension(b: &mut Builder, cx: &Context, claim: &Claim) {
+pub fn copy_extension(b: &mut Builder, cx: &Context, claim: &Claim) {
     let tables = b.param(launch::TABLES);
     let first = b.mul(cx.slots, slot::WORDS);
     let tables = b.mul(tables, binding::TABLE_WORDS);
@@ -159,9 +159,14 @@ pub fn take(b: &mut Builder, cx: &Context, claim: &Claim) {
     // Release: pairs with the acquire of the slot's next claim.
     let order = cx.order(Order::Release);
     b.atomic_store(place, empty, Scope::Device, order);
-    let taken = b.add(claim.slot, outlet::STATUS_WORDS);
+    report_taken(b, cx, claim.slot, claim.generation);
+}
+
+/// Tells the host that it may write the slot's next generation.
+pub fn report_taken(b: &mut Builder, cx: &Context, slot: Value, generation: Value) {
+    let taken = b.add(slot, outlet::STATUS_WORDS);
     let taken = b.at(cx.outlet, taken);
-    b.store(taken, claim.generation);
+    b.store(taken, generation);
 }
 
 /// Copies the binding table to the task's words; a task without one gets an empty table where a handler looks for it.

@@ -43,4 +43,12 @@ pub enum Mutation {
     IgnoreMask,
     /// A task whose tenant is blocked stays claimed, and nobody comes back to it.
     ParkForgets,
+    /// Fast policy: a poller that goes leaves its place taken.
+    PlaceKept,
+    /// Fast policy: a worker reads what it claimed without an acquire.
+    TicketUnacquired,
+    /// Fast policy: a worker claims as many tasks as it likes, whether they are there or not.
+    RangeOverrun,
+    /// Fast policy: a doorbell that is behind counts as far ahead.
+    DoorbellUnsigned,
 }

@@ -4,7 +4,7 @@ use super::quick::Quick;
 use super::scan::{Claim, NO_CLAIM, Scan};
 use super::tenants::Tenants;
 use super::{Context, Fences, Mutation, builtin, complete, guard, intake};
-use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Order, Place, Scope, Value, Var};
+use crate::ir::{AtomicOp, Builder, MemoryClasses, Module, Operand, Order, Place, Scope, Value, Var};
 use crate::protocol::completion::fault;
 use crate::protocol::{inlet, launch, opcode, outlet, state, task};
 
@@ -80,7 +80,7 @@ pub fn kernel(levels: u32, fences: Fences, mutation: Option<Mutation>) -> Module
         let leave = b.ne(exit, 0u32);
         b.break_if(leave);
     });
-    leave(b, &cx, scan.tenants(), exit);
+    leave(b, &cx, Some(scan.tenants()), exit);
     builder.finish()
 }
 
@@ -155,7 +155,8 @@ impl Part {
 
 /// Asks all workers of the launch to leave, so that a launch ends as a whole: a crew that shrank would be slow, and the host
 /// could not replace it.
-pub fn ask_to_leave(b: &mut Builder, cx: &Context, reason: u32) {
+pub fn ask_to_leave(b: &mut Builder, cx: &Context, reason: impl Into<Operand>) {
+    let reason = b.value(reason);
     let request = b.param(launch::LAUNCH);
     let request = b.shl(request, state::LEAVE_REASON_BITS);
     let request = b.or(request, reason);
@@ -168,15 +169,20 @@ pub fn ask_to_leave(b: &mut Builder, cx: &Context, reason: u32) {
 pub fn reason_to_leave(b: &mut Builder, cx: &Context) -> Value {
     let stop = b.at(cx.inlet, inlet::STOP);
     let stop = b.load(stop);
+    let reason = asked_to_leave(b, cx);
+    let stopped = b.ne(stop, 0u32);
+    b.select(stopped, outlet::exit::STOP, reason)
+}
+
+/// The reason for which a worker has asked the launch's others to leave, or 0.
+pub(super) fn asked_to_leave(b: &mut Builder, cx: &Context) -> Value {
     let request = b.at(cx.state, state::LEAVE);
     let request = b.load(request);
     let launch = b.param(launch::LAUNCH);
     let launch = b.shl(launch, state::LEAVE_REASON_BITS);
     let reason = b.xor(request, launch);
     let asked = b.lt(reason, 1u32 << state::LEAVE_REASON_BITS);
-    let reason = b.select(asked, reason, 0u32);
-    let stopped = b.ne(stop, 0u32);
-    b.select(stopped, outlet::exit::STOP, reason)
+    b.select(asked, reason, 0u32)
 }
 
 /// The leader looks at the words that end a launch, and shows from time to time that it lives. Gives the place that tells
@@ -192,17 +198,20 @@ fn listen(b: &mut Builder, cx: &Context, pass: Value, rest: &Rest) -> Place {
         b.store(told, reason);
         let since = b.and(pass, (1u32 << outlet::BEAT_SHIFT) - 1);
         let due = b.eq(since, 0u32);
-        b.when(due, |b| {
-            let launch = b.param(launch::LAUNCH);
-            let launch = b.shl(launch, outlet::BEAT_BITS);
-            let beats = b.shr(pass, outlet::BEAT_SHIFT);
-            let beats = b.and(beats, (1u32 << outlet::BEAT_BITS) - 1);
-            let value = b.or(launch, beats);
-            let heartbeat = b.at(cx.outlet, outlet::HEARTBEAT);
-            b.store(heartbeat, value);
-        });
+        b.when(due, |b| beat(b, cx, pass));
     });
     told
+}
+
+/// Shows that the launch lives.
+pub(super) fn beat(b: &mut Builder, cx: &Context, pass: Value) {
+    let launch = b.param(launch::LAUNCH);
+    let launch = b.shl(launch, outlet::BEAT_BITS);
+    let beats = b.shr(pass, outlet::BEAT_SHIFT);
+    let beats = b.and(beats, (1u32 << outlet::BEAT_BITS) - 1);
+    let value = b.or(launch, beats);
+    let heartbeat = b.at(cx.outlet, outlet::HEARTBEAT);
+    b.store(heartbeat, value);
 }
 
 /// What the leader keeps of passes that found nothing.
@@ -256,7 +265,7 @@ impl Rest {
 }
 
 /// Runs the task that was taken in, and makes what it wrote available before its completion is.
-fn run(b: &mut Builder, cx: &Context, code: Value, canary: Value, exit: Var) {
+pub(super) fn run(b: &mut Builder, cx: &Context, code: Value, canary: Value, exit: Var) {
     let nop = b.eq(code, opcode::NOP);
     b.branch(
         nop,
@@ -305,7 +314,7 @@ fn call(b: &mut Builder, cx: &Context, code: Value, canary: Value, exit: Var) {
 }
 
 /// The last worker to leave tells the host why; its reason stands for all.
-fn leave(b: &mut Builder, cx: &Context, tenants: &Tenants, exit: Var) {
+pub(super) fn leave(b: &mut Builder, cx: &Context, tenants: Option<&Tenants>, exit: Var) {
     b.when(cx.leader, |b| {
         let left = b.at(cx.state, state::LEFT);
         // Pairs with itself: the last worker's stores come after all that the others did.
@@ -318,7 +327,9 @@ fn leave(b: &mut Builder, cx: &Context, tenants: &Tenants, exit: Var) {
             let reason = b.get(exit);
             let place = b.at(cx.outlet, outlet::EXIT);
             b.store(place, reason);
-            tenants.leave(b, cx);
+            if let Some(tenants) = tenants {
+                tenants.leave(b, cx);
+            }
             let launch = b.param(launch::LAUNCH);
             let ended = b.at(cx.outlet, outlet::ENDED);
             // Release: pairs with the host's acquire of ENDED.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use abide::device::{Device, Mode, Selector};
 use abide::protocol::opcode;
 use abide::queue::{Outcome, Task};
-use abide::runtime::{Runtime, RuntimeBuilder};
+use abide::runtime::{Policy, Runtime, RuntimeBuilder};
 
 /// No wait of a test is longer. CPU drivers compile a kernel at its first launch, for seconds on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -28,6 +28,23 @@ pub fn modes() -> Vec<Mode> {
         Mode::Resident => vec![Mode::Resident, Mode::Epochs],
         Mode::Epochs => vec![Mode::Epochs],
     }
+}
+
+/// The policies that the device can do.
+pub fn policies() -> Vec<Policy> {
+    match device().report().loop_limit {
+        None => vec![Policy::Scan, Policy::Fast],
+        Some(_) => vec![Policy::Scan],
+    }
+}
+
+/// All that the device can do: each mode with each policy.
+pub fn ways() -> Vec<(Mode, Policy)> {
+    let policies = policies();
+    modes()
+        .into_iter()
+        .flat_map(|mode| policies.iter().map(move |&policy| (mode, policy)).collect::<Vec<_>>())
+        .collect()
 }
 
 /// A number of tasks, or `ABIDE_TEST_SCALE` times as many.

@@ -152,6 +152,14 @@ pub fn link(kernel: &Lowered, handlers: &[HandlerModule<'_>], limits: &Limits) -
     Ok(Linked { words, invocations, handlers: linked, workgroup_bytes, capabilities })
 }
 
+/// Invocations of the handlers' workgroups; none where there are no handlers.
+///
+/// # Errors
+/// Those of [`link`] that show without a kernel.
+pub fn invocations(handlers: &[HandlerModule<'_>]) -> Result<Option<u32>, LinkError> {
+    Ok(read(handlers)?.first().map(Handler::invocations))
+}
+
 /// Reads the handlers and checks that they go together.
 fn read<'a>(handlers: &[HandlerModule<'a>]) -> Result<Vec<Handler<'a>>, LinkError> {
     let mut opcodes = FxHashMap::default();

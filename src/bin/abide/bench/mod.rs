@@ -2,10 +2,12 @@
 
 mod latency;
 mod samples;
+mod throughput;
 
 use std::process::ExitCode;
 
 use abide::device::Selector;
+use abide::runtime::Policy;
 
 /// Arguments of `abide bench`.
 #[derive(clap::Args)]
@@ -18,6 +20,8 @@ pub struct Arguments {
 enum Benchmark {
     /// Measures round trips: the least that the device allows, queue submissions, and a task
     Latency(latency::Arguments),
+    /// Measures how many tasks a second go through, beside publishing alone and queue submissions
+    Throughput(throughput::Arguments),
 }
 
 impl Arguments {
@@ -29,6 +33,25 @@ impl Arguments {
         };
         match &self.benchmark {
             Benchmark::Latency(latency) => latency.run(&selector),
+            Benchmark::Throughput(throughput) => throughput.run(&selector),
+        }
+    }
+}
+
+/// A claim policy, as the command line has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum PolicyName {
+    /// The reference scan
+    Scan,
+    /// The elected poller
+    Fast,
+}
+
+impl From<PolicyName> for Policy {
+    fn from(name: PolicyName) -> Self {
+        match name {
+            PolicyName::Scan => Self::Scan,
+            PolicyName::Fast => Self::Fast,
         }
     }
 }

@@ -14,6 +14,8 @@ pub struct Figures {
     pub driver: String,
     /// How the kernel of the tasks stayed on the device.
     pub mode: &'static str,
+    /// How it claimed them.
+    pub policy: &'static str,
     /// What the admission test says of the device.
     pub reason: String,
     /// Workers that ran tasks.
@@ -40,6 +42,7 @@ impl Figures {
             "device": self.device,
             "driver": self.driver,
             "mode": self.mode,
+            "policy": self.policy,
             "reason": self.reason,
             "workers": self.workers,
             "width": self.width,
@@ -56,9 +59,9 @@ impl Figures {
 
     /// As a table for people.
     pub fn to_text(&self) -> String {
-        let Self { device, driver, mode, workers, width, slots, .. } = self;
+        let Self { device, driver, mode, policy, workers, width, slots, .. } = self;
         let mut text = format!(
-            "{device} ({driver}), {mode}: {workers} workers of {width} invocations, {PRIORITY_LEVELS} levels, \
+            "{device} ({driver}), {mode}, {policy}: {workers} workers of {width} invocations, {PRIORITY_LEVELS} levels, \
              {slots} slots\n\n{:<48}{:>10}{:>10}{:>10}{:>9}\n",
             "round trip in µs", "p50", "p99", "p99.9", "n"
         );
@@ -99,6 +102,7 @@ mod tests {
             device: "Card".into(),
             driver: "driver 1.0".into(),
             mode: "resident",
+            policy: "scan",
             reason: "loops are cut short".into(),
             workers: 33,
             width: 32,

@@ -4,7 +4,7 @@
 //! noise of the machine hits them alike.
 
 mod figures;
-mod ways;
+pub mod ways;
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use abide::runtime::Runtime;
 use anyhow::Result;
 use indicatif::ProgressBar;
 
+use super::PolicyName;
 use super::samples::Samples;
 use crate::out;
 use figures::Figures;
@@ -42,6 +43,9 @@ pub struct Arguments {
     /// Workers that stay on the device, instead of as many as the planner recommends
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     workers: Option<u32>,
+    /// How the kernel claims tasks, instead of the default
+    #[arg(long, value_enum)]
+    policy: Option<PolicyName>,
     /// Slots of the ring
     #[arg(long, default_value_t = SLOTS, value_parser = clap::value_parser!(u32).range(1..))]
     slots: u32,
@@ -67,7 +71,10 @@ impl Arguments {
         let mut floor = Floor::new(device)?;
         let mut submit_wait = Submit::new(device, Wait::Semaphore)?;
         let mut submit_poll = Submit::new(device, Wait::Counter)?;
-        let builder = Runtime::builder(device).levels(PRIORITY_LEVELS).slots(self.slots);
+        let mut builder = Runtime::builder(device).levels(PRIORITY_LEVELS).slots(self.slots);
+        if let Some(policy) = self.policy {
+            builder = builder.policy(policy.into());
+        }
         let mut tasks = Tasks::new(builder.workers(self.workers.unwrap_or(0)).build()?);
 
         let mut ways: [&mut dyn Way; 4] = [&mut floor, &mut submit_wait, &mut submit_poll, &mut tasks];
@@ -89,6 +96,7 @@ impl Arguments {
             device: device.info().name.clone(),
             driver: device.info().driver(),
             mode: runtime.mode().name(),
+            policy: runtime.policy().name(),
             reason: device.report().reason.clone(),
             workers: runtime.plan().worker_groups,
             width: runtime.plan().geometry.width,

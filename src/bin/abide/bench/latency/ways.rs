@@ -85,6 +85,18 @@ impl Submit {
         Ok(Self { queue: device.launch_queue()?, kernel, reply, wait, number: 0 })
     }
 
+    /// Submits so many dispatches, one after another, and waits for the last alone; gives the time of all.
+    pub fn burst(&mut self, count: u32) -> Result<Duration> {
+        let began = Instant::now();
+        let mut last = 0;
+        for _ in 0..count {
+            self.number += 1;
+            last = self.queue.launch(&self.kernel, [1, 1, 1], &[self.number])?;
+        }
+        ensure!(self.queue.wait(last, PATIENCE)?, "{count} dispatches have not ended within {PATIENCE:?}");
+        Ok(began.elapsed())
+    }
+
     fn ends(&self, launch: u64) -> Result<bool> {
         if self.wait == Wait::Semaphore {
             return Ok(self.queue.wait(launch, PATIENCE)?);
