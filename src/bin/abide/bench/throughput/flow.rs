@@ -65,6 +65,15 @@ impl Batch {
     }
 
     /// Pushes and publishes a batch; false where there is no room.
+    fn publish(&mut self, submission: &mut SubmissionQueue) -> Result<bool> {
+        let pushed = self.push(submission)?;
+        if pushed {
+            submission.publish()?;
+        }
+        Ok(pushed)
+    }
+
+    /// Pushes a batch; false where there is no room.
     fn push(&mut self, submission: &mut SubmissionQueue) -> Result<bool> {
         let (first, count) = (self.pushed.tasks, self.tasks.len() as u64);
         if !self.ready {
@@ -78,7 +87,6 @@ impl Batch {
             Err(BatchError::Full { .. }) => return Ok(false),
             Err(error) => bail!("{error}"),
         }
-        submission.publish()?;
         self.ready = false;
         self.pushed.tasks += count;
         self.pushed.sum = self.pushed.sum.wrapping_add(count * first + count * (count - 1) / 2);
@@ -94,12 +102,13 @@ impl Flow {
     ) -> Result<Self> {
         let mut flow = Self { runtime, submission, completion, slots: slots / abide::protocol::PRIORITY_LEVELS };
         let mut one = Batch::new(1);
-        one.push(&mut flow.submission)?;
+        one.publish(&mut flow.submission)?;
         flow.drain(one.pushed)?;
         Ok(flow)
     }
 
-    /// Fills the ring while no kernel is on the device, then has it run; gives the rates of both, the better of some rounds.
+    /// Fills the ring while no kernel is on the device, then has it run; gives the rates of both, the best of some rounds. Without
+    /// a publish for each batch, which would look after the kernel that isn't there.
     pub fn fill_and_drain(&mut self) -> Result<(Rate, Rate)> {
         let (mut published, mut drained) = (Rate::default(), Rate::default());
         for _ in 0..ROUNDS {
@@ -108,6 +117,7 @@ impl Flow {
             let began = Instant::now();
             while batch.push(&mut self.submission)? {}
             published = published.best(Rate::of(batch.pushed.tasks, began.elapsed()));
+            self.submission.publish()?;
             let began = Instant::now();
             self.runtime.resume()?;
             self.drain(batch.pushed)?;
@@ -140,7 +150,7 @@ impl Flow {
         let (began, mut quiet) = (Instant::now(), Quiet::new());
         let mut pushes = true;
         while pushes || tally.tasks < batch.pushed.tasks {
-            let mut moved = pushes && batch.push(&mut self.submission)?;
+            let mut moved = pushes && batch.publish(&mut self.submission)?;
             for _ in 0..setting.batch.max(64) {
                 let Some(done) = self.completion.poll() else { break };
                 tally.take(done)?;
@@ -166,7 +176,7 @@ impl Flow {
             let produce = |submission: &mut SubmissionQueue| -> Result<()> {
                 let mut batch = Batch::new(setting.batch);
                 let result = loop {
-                    match batch.push(submission) {
+                    match batch.publish(submission) {
                         Ok(true) => {}
                         Ok(false) => std::thread::yield_now(),
                         Err(error) => break Err(error),
