@@ -15,7 +15,8 @@ cd "$root" || exit 1
 
 cpu_drivers=(swiftshader mesa mesa-stock)
 threads=8
-not_with_threads=' driver_hang driver_timing ' # tests whose bars on time hold only while threads and cores are as many
+# Tests whose bars on time hold only while threads and cores are as many, and those of faults that one worker shows.
+not_with_threads=' driver_hang driver_faults '
 
 declare -A limits=( # seconds after which a step is ended; [test] is for each test binary that is not named
   [setup]=300 [fetch]=300 [fmt]=60 [clippy]=600 [clippy-default]=300 [doc]=300 [build]=900 [doctest]=300 [loom]=600
