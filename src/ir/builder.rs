@@ -70,6 +70,7 @@ impl Builder {
             params,
             values: Vec::new(),
             vars: Vec::new(),
+            names: Vec::new(),
             body: Block::default(),
         };
         Self { module, open: vec![Block::default()] }
@@ -194,6 +195,13 @@ impl Builder {
         self.module.vars.push(self.type_of(initial));
         let var = Var(self.module.vars.len() as u32 - 1);
         self.push(Node::Set(var, initial));
+        var
+    }
+
+    /// Declares a variable that can be found by its name.
+    pub fn named_var(&mut self, name: &str, initial: impl Into<Operand>) -> Var {
+        let var = self.var(initial);
+        self.module.names.push((var, name.to_owned()));
         var
     }
 

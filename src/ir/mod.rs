@@ -8,6 +8,7 @@
 //! Knows neither SPIR-V nor Vulkan.
 
 mod builder;
+pub mod interpret;
 mod node;
 mod verify;
 
@@ -35,6 +36,8 @@ pub struct Module {
     pub values: Vec<Type>,
     /// Type of each variable, by [`Var`].
     pub vars: Vec<Type>,
+    /// Names of variables, for who watches them from outside; nothing is lowered from them.
+    pub names: Vec<(Var, String)>,
     /// The kernel's body, run by every invocation.
     pub body: Block,
 }

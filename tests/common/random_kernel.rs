@@ -30,7 +30,8 @@ impl<'a> Choices<'a> {
         of[self.below(of.len())]
     }
 
-    fn spent(&self) -> bool {
+    /// Whether all are used up.
+    pub fn spent(&self) -> bool {
         self.0.len() == 0
     }
 }
