@@ -223,7 +223,7 @@ impl Grower<'_, '_> {
     fn pure(&mut self, b: &mut Builder) {
         use BinaryOp::*;
         let (value, ty) = match self.choices.below(11) {
-            0 => (b.value(self.choices.below(1 << 20) as u32 * 0x1001), Type::U32),
+            0 => (b.value((self.choices.below(1 << 20) as u32).wrapping_mul(0x1001)), Type::U32),
             1 => (b.value(self.choices.below(2) == 1), Type::Bool),
             2 => {
                 let inputs = [Input::WorkgroupCount, Input::SubgroupSize, Input::SubgroupCount, Input::Param(3)];
